@@ -1,0 +1,31 @@
+# Every target makes .venv itself; all it needs is Python 3.11 or later.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test lint bench clean
+
+demo: $(STAMP)-offline
+	$(BIN)/python -m bots.demo
+
+test: $(STAMP)-dev
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(STAMP)-dev
+	$(BIN)/python -m benchmarks.versus_native
+	$(BIN)/python -m benchmarks.overhead
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+$(STAMP)-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	touch $@
+
+clean:
+	rm -rf .venv

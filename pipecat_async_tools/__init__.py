@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Slow tools for Pipecat voice bots: accept at once, run outside the turn, come back once.
+
+The house:
+
+- :mod:`~pipecat_async_tools.async_tools` wires one call
+- :mod:`~pipecat_async_tools.operations` accepts, runs and settles (the execution plane)
+- :mod:`~pipecat_async_tools.batches` gathers what is told together
+- :mod:`~pipecat_async_tools.store` remembers (the coordination plane)
+- :mod:`~pipecat_async_tools.delivery` decides when an update is heard, and whether it was (the
+  interaction plane; the only one that may make a sound)
+- :mod:`~pipecat_async_tools.testing` plays whole calls in virtual time
+"""
+
+from importlib.metadata import version
+
+from pipecat_async_tools.async_tools import AsyncTools, BatchSnapshot, SessionSnapshot
+from pipecat_async_tools.batches.batch import BatchPolicy
+from pipecat_async_tools.delivery.clocks import ChannelState, ClockParams
+from pipecat_async_tools.delivery.envelope import Envelope, TellingRecord
+from pipecat_async_tools.delivery.policy import (
+    AttachToNextResponse,
+    DeliverNow,
+    DeliveryDecision,
+    DeliveryPolicy,
+    QueueAfterPlayback,
+    QueueUntilQuiet,
+    SuppressAndPersist,
+)
+from pipecat_async_tools.delivery.wording import Wording
+from pipecat_async_tools.errors import (
+    AsyncToolsError,
+    ConfigurationError,
+    IllegalTransitionError,
+    StoreError,
+    ToolDefinitionError,
+    WiringError,
+)
+from pipecat_async_tools.events import Event
+from pipecat_async_tools.operations.executors.base import Executor
+from pipecat_async_tools.operations.executors.local import LocalExecutor
+from pipecat_async_tools.operations.operation import Operation, OperationStatus
+from pipecat_async_tools.operations.outcome import OutcomeClass, ToolError
+from pipecat_async_tools.operations.tool import OperationContext, Retry, async_tool
+from pipecat_async_tools.store.base import Store
+from pipecat_async_tools.store.memory import MemoryStore
+
+__version__ = version("pipecat-async-tools")
+
+__all__ = [
+    "AsyncTools",
+    "AsyncToolsError",
+    "AttachToNextResponse",
+    "BatchPolicy",
+    "BatchSnapshot",
+    "ChannelState",
+    "ClockParams",
+    "ConfigurationError",
+    "DeliverNow",
+    "DeliveryDecision",
+    "DeliveryPolicy",
+    "Envelope",
+    "Event",
+    "Executor",
+    "IllegalTransitionError",
+    "LocalExecutor",
+    "MemoryStore",
+    "Operation",
+    "OperationContext",
+    "OperationStatus",
+    "OutcomeClass",
+    "QueueAfterPlayback",
+    "QueueUntilQuiet",
+    "Retry",
+    "SessionSnapshot",
+    "Store",
+    "StoreError",
+    "SuppressAndPersist",
+    "TellingRecord",
+    "ToolDefinitionError",
+    "ToolError",
+    "WiringError",
+    "Wording",
+    "__version__",
+    "async_tool",
+]

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Our messages in the model's context: put in, replaced and taken out again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from loguru import logger
+from pipecat.frames.frames import Frame, LLMMessagesTransformFrame
+
+from pipecat_async_tools.delivery.envelope import ContextUpdated, Envelope
+
+Message = dict[str, Any]
+PushUpstream = Callable[[Frame], Awaitable[None]]
+
+
+class ContextEditor:
+    """Edits the context through the user aggregator, which owns it.
+
+    Each edit is a function that the aggregator applies to the messages as they are by then, so that
+    it can look once more, at the last instant, and knows exactly when it took effect. Messages of
+    calls and tools are never touched.
+    """
+
+    def __init__(self, push_upstream: PushUpstream):
+        """Initialize the editor.
+
+        Args:
+            push_upstream: Pushes a frame to the user aggregator.
+        """
+        self._push = push_upstream
+        self._messages: dict[str, Message] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(
+        self,
+        deliveries: Sequence[Envelope],
+        message: Message,
+        *,
+        unless: Callable[[], bool],
+        then: Callable[[], None],
+    ) -> None:
+        """Put an update into the context and run the model on it.
+
+        Args:
+            deliveries: What the message tells; it replaces what stands there for them.
+            message: The message.
+            unless: Asked at the last instant; if true, nothing happens.
+            then: Called once the message is in the context.
+        """
+
+        def edit(messages: list[Any]) -> list[Any]:
+            if unless():
+                frame.run_llm = False
+                return messages
+            then()
+            return [*self._without(messages, deliveries), self._remember(deliveries, message)]
+
+        frame = LLMMessagesTransformFrame(transform=edit, run_llm=True)
+        await self._apply(frame, deliveries)
+
+    async def replace(self, deliveries: Sequence[Envelope], message: Message | None) -> None:
+        """Put another message, or none, where the one of these deliveries stands."""
+
+        def edit(messages: list[Any]) -> list[Any]:
+            ours = [self._messages[d.delivery_id] for d in deliveries if d.delivery_id in self._messages]
+            place = next((i for i, m in enumerate(messages) if m in ours), len(messages))
+            kept = self._without(messages, deliveries)
+            if message is not None:
+                kept.insert(min(place, len(kept)), self._remember(deliveries, message))
+            return kept
+
+        await self._apply(LLMMessagesTransformFrame(transform=edit, run_llm=False), deliveries)
+
+    async def note(self, delivery: Envelope, message: Message) -> None:
+        """Add a record that nobody is asked to speak about."""
+
+        def edit(messages: list[Any]) -> list[Any]:
+            return [*messages, message]
+
+        await self._apply(LLMMessagesTransformFrame(transform=edit, run_llm=False), [delivery])
+
+    async def _apply(self, frame: LLMMessagesTransformFrame, deliveries: Sequence[Envelope]) -> None:
+        transform = frame.transform
+        callbacks = [callback for d in deliveries for callback in d.callbacks]
+
+        def edit(messages: list[Any]) -> list[Any]:
+            edited = transform(messages)
+            while callbacks and edited is not messages:
+                self._spawn(callbacks.pop(0))
+            return edited
+
+        frame.transform = edit
+        # An interruption clears the queues on the way: an edit that got lost would leave the model
+        # with an instruction that no longer holds.
+        frame.interruptible = False
+        await self._push(frame)
+
+    def _remember(self, deliveries: Sequence[Envelope], message: Message) -> Message:
+        for delivery in deliveries:
+            self._messages[delivery.delivery_id] = message
+        return message
+
+    def _without(self, messages: list[Any], deliveries: Sequence[Envelope]) -> list[Any]:
+        ours = [self._messages.pop(d.delivery_id) for d in deliveries if d.delivery_id in self._messages]
+        return [m for m in messages if m not in ours]
+
+    def _spawn(self, callback: ContextUpdated) -> None:
+        task = asyncio.create_task(_guarded(callback()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _guarded(callback: Coroutine[Any, Any, None] | Awaitable[None]) -> None:
+    try:
+        await callback
+    except Exception as e:
+        logger.error(f"on_context_updated of a tool raised {type(e).__name__}: {e}")

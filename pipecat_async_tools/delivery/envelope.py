@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What is to be told: the update a closed batch owes the caller, and how far it got."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pipecat_async_tools.operations.operation import Operation, OperationStatus, new_id
+from pipecat_async_tools.operations.tool import Priority, Speak, ToolSpec
+
+ContextUpdated = Callable[[], Awaitable[None]]
+DeliveryState = Literal["pending", "telling", "spoken", "suppressed", "undeliverable"]
+TellingOutcome = Literal["completed", "interrupted", "withdrawn", "lost", "unheard"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TellingRecord:
+    """One attempt to say a delivery, as it went.
+
+    Parameters:
+        telling_id: The attempt.
+        started_at: Seconds, on the event loop's clock, of its first audio; None when there was none.
+        ended_at: Seconds, on the event loop's clock.
+        heard: The words the caller could hear.
+        outcome: How it went.
+    """
+
+    telling_id: str
+    started_at: float | None
+    ended_at: float
+    heard: str
+    outcome: TellingOutcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """A delivery: settled operations that are told together.
+
+    Parameters:
+        delivery_id: Names the delivery.
+        batch_id: The batch it came from.
+        turn_id: The caller's turn the request came from.
+        operations: What is told; operations that ask for silence are only put into the context.
+        ready_at: Seconds, on the event loop's clock.
+        priority: The highest of its tools.
+        speak: Whether it is spoken at all.
+        subjects: What it is about; a newer delivery of one subject supersedes an older one.
+        expires_after_secs: Seconds after ``ready_at`` from which it is no longer worth saying.
+        correction: Whether it corrects something that was told before.
+        callbacks: To be run once the outcome is in the context.
+        state: How far it got.
+        reason: Why it is where it is.
+        tellings: The attempts to say it.
+        heard: The words heard in the attempt that was cut off last.
+        text: All the words of that attempt, as far as they were generated.
+    """
+
+    delivery_id: str = field(default_factory=lambda: new_id("delivery"))
+    batch_id: str
+    turn_id: str
+    operations: tuple[Operation, ...]
+    ready_at: float
+    priority: Priority = "normal"
+    speak: Speak = "always"
+    subjects: frozenset[str] = frozenset()
+    expires_after_secs: float | None = None
+    correction: bool = False
+    callbacks: tuple[ContextUpdated, ...] = field(default=(), repr=False)
+    state: DeliveryState = "pending"
+    reason: str = ""
+    tellings: tuple[TellingRecord, ...] = ()
+    heard: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        operations: tuple[Operation, ...],
+        *,
+        tools: Mapping[str, ToolSpec],
+        batch_id: str,
+        turn_id: str,
+        ready_at: float,
+        callbacks: tuple[ContextUpdated, ...] = (),
+        correction: bool = False,
+    ) -> Envelope:
+        """Build a delivery from what the tools declare about their telling."""
+        specs = [tools[o.tool] for o in operations if o.tool in tools]
+        expiries = [s.expires_after_secs for s in specs if s.expires_after_secs is not None]
+        subjects = {
+            f"{o.tool}:{supersedes(o.arguments)}"
+            for o in operations
+            if o.tool in tools and (supersedes := tools[o.tool].supersedes) is not None
+        }
+        return cls(
+            batch_id=batch_id,
+            turn_id=turn_id,
+            operations=operations,
+            ready_at=ready_at,
+            priority="urgent" if any(s.priority == "urgent" for s in specs) else "normal",
+            speak=_speak_of(operations, tools),
+            subjects=frozenset(subjects),
+            expires_after_secs=min(expiries, default=None),
+            callbacks=callbacks,
+            correction=correction,
+        )
+
+    @property
+    def told(self) -> tuple[Operation, ...]:
+        """The operations that are spoken of."""
+        return tuple(o for o in self.operations if not o.silent)
+
+    @property
+    def quiet(self) -> tuple[Operation, ...]:
+        """The operations that are only put into the context."""
+        return tuple(o for o in self.operations if o.silent)
+
+    @property
+    def all_succeeded(self) -> bool:
+        """Whether nothing in it went wrong."""
+        return all(o.status is OperationStatus.SUCCEEDED for o in self.operations)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the caller is still owed it."""
+        return self.state in ("pending", "telling")
+
+    @property
+    def attempts(self) -> int:
+        """Tellings that count: one withdrawn before its first audio never started."""
+        return sum(t.outcome != "withdrawn" for t in self.tellings)
+
+    def with_operation(self, operation: Operation) -> Envelope:
+        """Return it with a newer record of one of its operations."""
+        operations = tuple(
+            operation if o.operation_id == operation.operation_id else o for o in self.operations
+        )
+        return replace(self, operations=operations)
+
+    def after(self, telling: TellingRecord, *, state: DeliveryState, text: str = "") -> Envelope:
+        """Return it after an attempt to say it."""
+        cut_off = telling.outcome == "interrupted"
+        return replace(
+            self,
+            state=state,
+            reason=telling.outcome,
+            tellings=(*self.tellings, telling),
+            heard=f"{self.heard} {telling.heard}".strip() if cut_off else self.heard,
+            text=text if cut_off and text else self.text,
+        )
+
+
+def _speak_of(operations: tuple[Operation, ...], tools: Mapping[str, ToolSpec]) -> Speak:
+    """Return the most talkative wish of the members; adopted functions want to be told."""
+    wishes: set[Speak] = {
+        "never" if o.silent else tools[o.tool].speak if o.tool in tools else "always" for o in operations
+    }
+    for speak in ("always", "on_failure"):
+        if speak in wishes:
+            return speak
+    return "never"

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How much of a telling the caller heard, from the frames that left the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipecat.utils.string import TextPartForConcatenation, concatenate_aggregated_text
+
+from pipecat_async_tools.delivery.facts import squeezed
+
+
+@dataclass(frozen=True)
+class _Words:
+    text: TextPartForConcatenation
+    heard_at: float
+
+
+@dataclass
+class HeardTelling:
+    """The evidence for one telling.
+
+    Parameters:
+        telling_id: The telling.
+        expected: Everything that was generated for it, squeezed to letters and digits.
+        contexts: The TTS contexts that speak it.
+        started_at: Seconds, when its first audio left the output.
+        audible_until: Seconds, until when its audio is heard.
+        audio_secs: How much audio left the output.
+        entered: Whether its beginning left the output.
+        ended: Whether everything said for it left the output.
+        interrupted_at: Seconds, when an interruption reached the output.
+    """
+
+    telling_id: str
+    expected: str = ""
+    contexts: set[str] = field(default_factory=set[str])
+    started_at: float | None = None
+    audible_until: float = 0.0
+    audio_secs: float = 0.0
+    entered: bool = False
+    ended: bool = False
+    interrupted_at: float | None = None
+    _words: list[_Words] = field(default_factory=list[_Words])
+
+    def heard(self, now: float) -> str:
+        """Return the words that were audible until ``now``, or until the interruption."""
+        until = now if self.interrupted_at is None else min(now, self.interrupted_at)
+        return concatenate_aggregated_text([w.text for w in self._words if w.heard_at <= until]).strip()
+
+    def is_over(self, now: float) -> bool:
+        """Whether all of it was said, and the last of its audio has faded."""
+        return self.ended and now >= self.audible_until
+
+    def was_heard(self, now: float) -> bool:
+        """Whether there was sound as well as words; text alone proves nothing."""
+        return self.audio_secs > 0 and bool(self.heard(now))
+
+    def add_words(self, text: TextPartForConcatenation, *, timed: bool, now: float) -> None:
+        """Note words that left the output.
+
+        Args:
+            text: The words.
+            timed: Whether they left at the moment they are spoken. Those without a time leave behind
+                their audio, which an output faster than real time has not played yet.
+            now: Seconds.
+        """
+        self._words.append(_Words(text, now if timed else max(now, self.audible_until)))
+
+
+class Hearing:
+    """Follows one telling at a time through voice and output."""
+
+    def __init__(self):
+        """Initialize with no telling to follow."""
+        self._telling: HeardTelling | None = None
+        self._playing: str | None = None
+
+    def follow(self, telling_id: str) -> HeardTelling:
+        """Begin to follow a telling, before anything of it is said."""
+        self._telling = HeardTelling(telling_id)
+        return self._telling
+
+    def generated(self, text: str) -> None:
+        """More words of the telling were let through to the voice."""
+        if self._telling:
+            self._telling.expected += squeezed(text)
+
+    def entered(self, telling_id: str) -> None:
+        """The beginning of a telling left the output."""
+        if self._telling and self._telling.telling_id == telling_id:
+            self._telling.entered = True
+
+    def ended(self, telling_id: str) -> None:
+        """The end of a telling left the output."""
+        if self._telling and self._telling.telling_id == telling_id:
+            self._telling.ended = True
+
+    def announced(self, context_id: str | None, text: str) -> None:
+        """A voice context is about to speak a text; somebody else's utterance is not ours."""
+        telling = self._telling
+        if telling and telling.entered and context_id and squeezed(text) in telling.expected:
+            telling.contexts.add(context_id)
+
+    def context_started(self, context_id: str | None) -> None:
+        """The audio of a voice context begins."""
+        self._playing = context_id
+
+    def context_stopped(self) -> None:
+        """The audio of a voice context ended."""
+        self._playing = None
+
+    def audio(self, duration_secs: float, now: float) -> None:
+        """A piece of audio left the output."""
+        telling = self._telling
+        if telling is None or telling.ended or self._playing not in telling.contexts:
+            return
+        if telling.started_at is None:
+            telling.started_at = now
+        telling.audio_secs += duration_secs
+        telling.audible_until = max(telling.audible_until, now) + duration_secs
+
+    def words(
+        self, context_id: str | None, text: TextPartForConcatenation, *, timed: bool, now: float
+    ) -> None:
+        """Spoken words left the output."""
+        if self._telling and context_id in self._telling.contexts:
+            self._telling.add_words(text, timed=timed, now=now)
+
+    def interrupted(self, now: float) -> None:
+        """An interruption reached the output: what has not been played is gone."""
+        self._playing = None
+        if self._telling and self._telling.interrupted_at is None:
+            self._telling.interrupted_at = now

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""``PlaybackTracker``: stands behind the output and sees what was really played."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pipecat.frames.frames import (
+    AggregatedTextFrame,
+    BotStartedSpeakingFrame,
+    BotStoppedSpeakingFrame,
+    Frame,
+    FunctionCallCancelFrame,
+    FunctionCallInProgressFrame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    OutputAudioRawFrame,
+    TTSStartedFrame,
+    TTSStoppedFrame,
+    TTSTextFrame,
+)
+from pipecat.processors.frame_processor import FrameDirection
+from pipecat.utils.string import TextPartForConcatenation
+
+from pipecat_async_tools.delivery.clocks import CallClocks
+from pipecat_async_tools.frames import TellingEndedFrame, TellingStartedFrame
+from pipecat_async_tools.processor import PassingProcessor
+
+_BYTES_PER_SAMPLE = 2
+
+
+class PlaybackTracker(PassingProcessor):
+    """Feeds the playback clock and the evidence of the telling in flight."""
+
+    handles = (
+        AggregatedTextFrame,
+        BotStartedSpeakingFrame,
+        BotStoppedSpeakingFrame,
+        FunctionCallCancelFrame,
+        FunctionCallInProgressFrame,
+        LLMFullResponseEndFrame,
+        OutputAudioRawFrame,
+        TellingEndedFrame,
+        TellingStartedFrame,
+        TTSStartedFrame,
+        TTSStoppedFrame,
+    )
+
+    def __init__(self, *, clocks: CallClocks, **kwargs: Any):
+        """Initialize the tracker.
+
+        Args:
+            clocks: The clocks of the call.
+            **kwargs: Passed to the base class.
+        """
+        super().__init__(**kwargs)
+        self._clocks = clocks
+        self._cancelled: dict[str, FunctionCallCancelFrame] = {}
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Note what was played; pass everything but our own marks."""
+        await super().process_frame(frame, direction)
+        if direction is FrameDirection.DOWNSTREAM:
+            self._note(frame, asyncio.get_running_loop().time())
+        if not isinstance(frame, (TellingStartedFrame, TellingEndedFrame)):
+            await self.push_frame(frame, direction)
+        if isinstance(frame, FunctionCallInProgressFrame):
+            await self._end_overtaken(frame)
+
+    def _note(self, frame: Frame, now: float) -> None:
+        playback, hearing = self._clocks.playback, self._clocks.hearing
+        if isinstance(frame, OutputAudioRawFrame):
+            duration = len(frame.audio) / (_BYTES_PER_SAMPLE * frame.num_channels * frame.sample_rate)
+            playback.audio(duration, now)
+            hearing.audio(duration, now)
+            return
+        if isinstance(frame, TTSTextFrame):
+            text = TextPartForConcatenation(
+                frame.text, includes_inter_part_spaces=frame.includes_inter_frame_spaces
+            )
+            hearing.words(frame.context_id, text, timed=bool(frame.pts), now=now)
+            return
+        if isinstance(frame, AggregatedTextFrame):
+            if frame.will_be_spoken:
+                hearing.announced(frame.context_id, frame.text)
+            return
+        self._note_change(frame, now)
+        self._clocks.on_change()
+
+    def _note_change(self, frame: Frame, now: float) -> None:
+        playback, hearing = self._clocks.playback, self._clocks.hearing
+        if isinstance(frame, BotStartedSpeakingFrame):
+            playback.bot_started(now)
+        elif isinstance(frame, BotStoppedSpeakingFrame):
+            playback.bot_stopped(now)
+        elif isinstance(frame, LLMFullResponseEndFrame):
+            playback.arrived(frame.id)
+        elif isinstance(frame, TTSStartedFrame):
+            hearing.context_started(frame.context_id)
+        elif isinstance(frame, TTSStoppedFrame):
+            hearing.context_stopped()
+        elif isinstance(frame, TellingStartedFrame):
+            hearing.entered(frame.telling_id)
+        elif isinstance(frame, TellingEndedFrame):
+            hearing.ended(frame.telling_id)
+        elif isinstance(frame, InterruptionFrame):
+            playback.interrupted(now)
+            hearing.interrupted(now)
+        elif isinstance(frame, FunctionCallCancelFrame):
+            self._cancelled[frame.tool_call_id] = frame
+
+    async def _end_overtaken(self, frame: FunctionCallInProgressFrame) -> None:
+        # A cancel is a system frame and overtakes the in-progress frame of its call, which waits
+        # behind the audio: the call would then count as running for ever.
+        cancel = self._cancelled.pop(frame.tool_call_id, None)
+        if cancel is not None:
+            await self.push_frame(
+                FunctionCallCancelFrame(
+                    function_name=cancel.function_name,
+                    tool_call_id=cancel.tool_call_id,
+                    run_llm=cancel.run_llm,
+                )
+            )

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""One attempt to say a delivery, as a state machine that knows no pipeline."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+from pipecat_async_tools.delivery.clocks import ClockParams
+from pipecat_async_tools.delivery.envelope import Envelope, TellingOutcome, TellingRecord
+from pipecat_async_tools.delivery.hearing import HeardTelling
+from pipecat_async_tools.operations.operation import new_id
+
+# How long after an interruption passed the gate the output may take to see it.
+_ECHO_SECS = 1.0
+
+
+class Phase(Enum):
+    """How far a telling got."""
+
+    TRIGGERED = "triggered"
+    """The model was asked; no response yet."""
+    RESPONDING = "responding"
+    """Its response is being generated."""
+    HANDED_OVER = "handed_over"
+    """All its words are with the voice."""
+
+
+class Telling:
+    """An attempt to say one or more deliveries, from the trigger to the verdict.
+
+    It ends in exactly one way. Before its first audio it can be withdrawn, and then it never started.
+    """
+
+    def __init__(
+        self,
+        deliveries: tuple[Envelope, ...],
+        *,
+        how: Literal["model", "template"],
+        params: ClockParams,
+        now: float,
+    ):
+        """Initialize a telling that was just triggered.
+
+        Args:
+            deliveries: What it says.
+            how: Whether the model words it, or a template.
+            params: After how long what it waits for is taken for lost.
+            now: Seconds.
+        """
+        self.telling_id = new_id("telling")
+        self.deliveries = deliveries
+        self.how = how
+        self.phase = Phase.TRIGGERED
+        self.in_context = False
+        self.text = ""
+        self.withdrawn = False
+        self.evidence = HeardTelling(self.telling_id)
+        self._params = params
+        self._since = now
+        self._interrupted_at: float | None = None
+
+    @property
+    def may_be_withdrawn(self) -> bool:
+        """Whether nothing of it was heard yet."""
+        return self.evidence.started_at is None
+
+    @property
+    def awaits_response(self) -> bool:
+        """Whether the next response is its own."""
+        return self.phase is Phase.TRIGGERED and self.in_context and not self.withdrawn
+
+    @property
+    def is_responding(self) -> bool:
+        """Whether the response being generated is its own."""
+        return self.phase is Phase.RESPONDING
+
+    def response_started(self, now: float) -> None:
+        """The model began to answer the trigger."""
+        self.phase = Phase.RESPONDING
+        self._since = now
+
+    def said(self, text: str, now: float) -> None:
+        """Words of it were let through to the voice."""
+        self.text += text
+        self._since = now
+
+    def handed_over(self, now: float) -> None:
+        """All its words are with the voice."""
+        self.phase = Phase.HANDED_OVER
+        self._since = now
+
+    def withdraw(self) -> None:
+        """The caller was first: it never started."""
+        self.withdrawn = True
+
+    def interrupted(self, now: float) -> None:
+        """An interruption passed the gate on its way to the output."""
+        if self._interrupted_at is None:
+            self._interrupted_at = now
+
+    def verdict(self, now: float, *, voice_busy: bool) -> TellingOutcome | None:
+        """Return how it ended, or None while it has not.
+
+        Args:
+            now: Seconds.
+            voice_busy: Whether the bot is heard, or words are on their way through the voice.
+        """
+        if self.withdrawn:
+            return "withdrawn"
+        if self._interrupted_at is not None:
+            return self._cut_off(now)
+        if self.evidence.is_over(now) and self.evidence.was_heard(now):
+            return "completed"
+        if self.phase is not Phase.HANDED_OVER:
+            return "lost" if now - self._since >= self._params.response_timeout_secs else None
+        if not self.text.strip():
+            return "lost"
+        quiet_since = max(self._since, self.evidence.audible_until)
+        silent = not voice_busy and now - quiet_since >= self._params.audio_timeout_secs
+        return "unheard" if silent else None
+
+    def record(self, outcome: TellingOutcome, now: float) -> TellingRecord:
+        """Return how it went, for the deliveries."""
+        return TellingRecord(
+            telling_id=self.telling_id,
+            started_at=self.evidence.started_at,
+            ended_at=now,
+            heard=self.evidence.heard(now),
+            outcome=outcome,
+        )
+
+    def _cut_off(self, now: float) -> TellingOutcome | None:
+        # The output sees the interruption a moment after the gate did, and the words before it.
+        assert self._interrupted_at is not None
+        if self.evidence.interrupted_at is None and now - self._interrupted_at < _ECHO_SECS:
+            return None
+        if self.evidence.started_at is None:
+            return "withdrawn"
+        return "interrupted"

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The calls of one response: whose they are, and whether they were quick enough to stay unannounced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pipecat.frames.frames import FunctionCallResultFrame, FunctionCallResultProperties
+
+from pipecat_async_tools.operations.operation import Operation
+
+
+class CallKind(Enum):
+    """Whose call it is."""
+
+    ANNOUNCED = "announced"
+    """Known from the announcement alone: not started yet."""
+    OURS = "ours"
+    """An ``@async_tool``: answered by its own handler."""
+    ADOPTED = "adopted"
+    """A native function that survives interruptions: answered on its behalf."""
+    FOREIGN = "foreign"
+    """None of our business, or over before it could become ours."""
+
+
+class Verdict(Enum):
+    """What became of a group when its grace was over."""
+
+    NATIVE = "native"
+    """Everything was quick: the calls are answered with their results."""
+    ACCEPTED = "accepted"
+    """Something is slow: every member is answered with its acceptance."""
+
+
+@dataclass
+class Call:
+    """One call of a group.
+
+    Parameters:
+        call_id: The provider's id.
+        tool: The function.
+        kind: Whose it is.
+        arguments: What the model passed.
+        operation: The operation it became.
+        member: Whether the batch knows the operation.
+        on_context_updated: What a native function wants to run once its result is in the context.
+        silent: Whether a native function wants its result in the context and not told.
+        reported: Whether a native function reported its final result.
+    """
+
+    call_id: str
+    tool: str
+    kind: CallKind = CallKind.ANNOUNCED
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    operation: Operation | None = None
+    member: bool = False
+    on_context_updated: Callable[[], Awaitable[None]] | None = None
+    silent: bool = False
+    reported: bool = False
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it is, or may yet turn out to be, a member of the batch."""
+        return self.kind is not CallKind.FOREIGN
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its outcome is known."""
+        if self.kind is CallKind.OURS:
+            return self.operation is not None and self.operation.is_settled
+        return self.kind is CallKind.ADOPTED and self.reported
+
+
+@dataclass(frozen=True)
+class Report:
+    """A result that a native function reported within the grace, kept as state.
+
+    Parameters:
+        call: The call it answers.
+        result: The result.
+        run_llm: As on the frame.
+        properties: As on the frame.
+        error: As on the frame.
+    """
+
+    call: Call
+    result: Any
+    run_llm: bool | None
+    properties: FunctionCallResultProperties | None
+    error: str | None
+
+    @classmethod
+    def of(cls, call: Call, frame: FunctionCallResultFrame) -> Report:
+        """Keep what a result frame says."""
+        return cls(call, frame.result, frame.run_llm, frame.properties, frame.error)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the call is over with it."""
+        return self.properties.is_final if self.properties else True
+
+    def frame(self) -> FunctionCallResultFrame:
+        """Return the frame that says it."""
+        return FunctionCallResultFrame(
+            function_name=self.call.tool,
+            tool_call_id=self.call.call_id,
+            arguments=self.call.arguments,
+            result=self.result,
+            run_llm=self.run_llm,
+            properties=self.properties,
+            error=self.error,
+        )
+
+
+class CallGroup:
+    """The calls of one response, and the decision whether they are announced to the caller."""
+
+    def __init__(self, *, turn_id: str, calls: Mapping[str, str], batch_id: str):
+        """Initialize the group from its announcement.
+
+        Args:
+            turn_id: The caller's turn.
+            calls: Names of the functions by call id.
+            batch_id: Replaced by the provider's group id when a call brings one.
+        """
+        self.turn_id = turn_id
+        self.batch_id = batch_id
+        self.calls = {call_id: Call(call_id, tool) for call_id, tool in calls.items()}
+        self.opened = False
+        self.reports: list[Report] = []
+        self._verdict: Verdict | None = None
+        self._decided = asyncio.Event()
+        self._on_verdict: Callable[[CallGroup], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What was decided, if it was."""
+        return self._verdict
+
+    @property
+    def candidates(self) -> tuple[Call, ...]:
+        """The calls that are members, or may yet turn out to be."""
+        return tuple(call for call in self.calls.values() if call.is_candidate)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a call that is none of ours shares the response."""
+        return len(self.candidates) < len(self.calls)
+
+    def watch(self, grace_secs: float, on_verdict: Callable[[CallGroup], None]) -> None:
+        """Decide when the grace is over; ``on_verdict`` is called with the group, once."""
+        self._on_verdict = on_verdict
+        if grace_secs > 0:
+            self._timer = asyncio.get_running_loop().call_later(grace_secs, self._grace_over)
+        else:
+            self._decide(Verdict.ACCEPTED)
+
+    def reconsider(self) -> bool:
+        """Decide at once if every member is over already, or none is left.
+
+        Returns:
+            Whether the calls take Pipecat's own way.
+        """
+        if self._verdict is None and all(call.is_over for call in self.candidates):
+            self._decide(Verdict.NATIVE)
+        return self._verdict is Verdict.NATIVE
+
+    async def decided(self) -> Verdict:
+        """Wait for the decision; it comes with the end of the grace at the latest."""
+        await self._decided.wait()
+        assert self._verdict is not None
+        return self._verdict
+
+    def hurry(self) -> None:
+        """End the grace now: the conversation has moved on."""
+        self._grace_over()
+
+    def drop(self) -> None:
+        """Forget the timer: the call is over."""
+        if self._timer:
+            self._timer.cancel()
+
+    def _grace_over(self) -> None:
+        if self._verdict is None:
+            self._decide(Verdict.ACCEPTED if self.candidates else Verdict.NATIVE)
+
+    def _decide(self, verdict: Verdict) -> None:
+        self._verdict = verdict
+        self.drop()
+        self._decided.set()
+        if self._on_verdict:
+            self._on_verdict(self)
