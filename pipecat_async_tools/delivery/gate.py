@@ -159,6 +159,7 @@ class ActivityGate(PassingProcessor):
             caller.turn_stopped(now)
         elif isinstance(frame, LLMContextUserTurnFrame):
             caller.said_words(now)
+            await self._caller_was_first(now)
         elif isinstance(frame, TTSSpeakFrame):
             self._clocks.playback.handed_over(now)
         elif isinstance(frame, FunctionCallsStartedFrame):

@@ -74,6 +74,7 @@ class Hearing:
     def __init__(self):
         """Initialize with no telling to follow."""
         self._telling: HeardTelling | None = None
+        self._announced: str | None = None
         self._playing: str | None = None
 
     def follow(self, telling_id: str) -> HeardTelling:
@@ -98,13 +99,14 @@ class Hearing:
 
     def announced(self, context_id: str | None, text: str) -> None:
         """A voice context is about to speak a text; somebody else's utterance is not ours."""
+        self._announced = context_id
         telling = self._telling
         if telling and telling.entered and context_id and squeezed(text) in telling.expected:
             telling.contexts.add(context_id)
 
     def context_started(self, context_id: str | None) -> None:
-        """The audio of a voice context begins."""
-        self._playing = context_id
+        """The audio of a voice context begins; a voice that does not name it speaks what was announced."""
+        self._playing = context_id or self._announced
 
     def context_stopped(self) -> None:
         """The audio of a voice context ended."""

@@ -15,7 +15,8 @@ from pipecat.frames.frames import (
     FunctionCallInProgressFrame,
     InterruptionFrame,
     LLMFullResponseEndFrame,
-    OutputAudioRawFrame,
+    SpeechOutputAudioRawFrame,
+    TTSAudioRawFrame,
     TTSStartedFrame,
     TTSStoppedFrame,
     TTSTextFrame,
@@ -40,9 +41,10 @@ class PlaybackTracker(PassingProcessor):
         FunctionCallCancelFrame,
         FunctionCallInProgressFrame,
         LLMFullResponseEndFrame,
-        OutputAudioRawFrame,
+        SpeechOutputAudioRawFrame,
         TellingEndedFrame,
         TellingStartedFrame,
+        TTSAudioRawFrame,
         TTSStartedFrame,
         TTSStoppedFrame,
     )
@@ -70,7 +72,8 @@ class PlaybackTracker(PassingProcessor):
 
     def _note(self, frame: Frame, now: float) -> None:
         playback, hearing = self._clocks.playback, self._clocks.hearing
-        if isinstance(frame, OutputAudioRawFrame):
+        if isinstance(frame, (TTSAudioRawFrame, SpeechOutputAudioRawFrame)):
+            # Not every audio frame is speech: a mixer's background never ends.
             duration = len(frame.audio) / (_BYTES_PER_SAMPLE * frame.num_channels * frame.sample_rate)
             playback.audio(duration, now)
             hearing.audio(duration, now)
@@ -83,7 +86,7 @@ class PlaybackTracker(PassingProcessor):
             return
         if isinstance(frame, AggregatedTextFrame):
             if frame.will_be_spoken:
-                hearing.announced(frame.context_id, frame.text)
+                hearing.announced(frame.context_id, frame.raw_text or frame.text)
             return
         self._note_change(frame, now)
         self._clocks.on_change()

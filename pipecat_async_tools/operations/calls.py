@@ -85,6 +85,7 @@ class Report:
         run_llm: As on the frame.
         properties: As on the frame.
         error: As on the frame.
+        sibling: Which frame went the other way, as on the frame.
     """
 
     call: Call
@@ -92,11 +93,14 @@ class Report:
     run_llm: bool | None
     properties: FunctionCallResultProperties | None
     error: str | None
+    sibling: int | None
 
     @classmethod
     def of(cls, call: Call, frame: FunctionCallResultFrame) -> Report:
         """Keep what a result frame says."""
-        return cls(call, frame.result, frame.run_llm, frame.properties, frame.error)
+        return cls(
+            call, frame.result, frame.run_llm, frame.properties, frame.error, frame.broadcast_sibling_id
+        )
 
     @property
     def is_final(self) -> bool:
@@ -105,7 +109,7 @@ class Report:
 
     def frame(self) -> FunctionCallResultFrame:
         """Return the frame that says it."""
-        return FunctionCallResultFrame(
+        frame = FunctionCallResultFrame(
             function_name=self.call.tool,
             tool_call_id=self.call.call_id,
             arguments=self.call.arguments,
@@ -114,6 +118,8 @@ class Report:
             properties=self.properties,
             error=self.error,
         )
+        frame.broadcast_sibling_id = self.sibling
+        return frame
 
 
 class CallGroup:

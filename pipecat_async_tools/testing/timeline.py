@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from textwrap import shorten
 from typing import Any
 
 from pipecat_async_tools.testing.history import history_problems
 from pipecat_async_tools.testing.model import Message, ModelRun, text_of
 from pipecat_async_tools.testing.output import Utterance
+
+# How much of a message a line of the timeline shows.
+_MESSAGE_WIDTH = 60
 
 
 @dataclass
@@ -201,7 +205,8 @@ class Timeline:
 
 
 def _describe_run(run: ModelRun) -> str:
-    asked = f"{run.last_message.get('role')}: {text_of(run.last_message)}"
+    message = shorten(text_of(run.last_message), _MESSAGE_WIDTH, placeholder=" …")
+    asked = f"{run.last_message.get('role')}: {message}"
     said = f'"{run.text.strip()}"'
     calls = "".join(f" {call.name}({_describe_arguments(dict(call.arguments))})" for call in run.calls)
     end = "running" if run.ended_at is None else f"until {run.ended_at:.3f}"
