@@ -34,7 +34,6 @@ from pipecat_async_tools.errors import (
     IllegalTransitionError,
     StoreError,
     ToolDefinitionError,
-    WiringError,
 )
 from pipecat_async_tools.events import Event
 from pipecat_async_tools.operations.executors.base import Executor
@@ -79,7 +78,6 @@ __all__ = [
     "TellingRecord",
     "ToolDefinitionError",
     "ToolError",
-    "WiringError",
     "Wording",
     "__version__",
     "async_tool",

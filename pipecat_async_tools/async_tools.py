@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from pipecat_async_tools.events import EVENT_NAMES, Event, Journal
 from pipecat_async_tools.operations.executors.base import Executor
 from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.functions import direct_function, flow_function
-from pipecat_async_tools.operations.ledger import OperationLedger
+from pipecat_async_tools.operations.ledger import OperationLedger, in_time
 from pipecat_async_tools.operations.operation import Operation
 from pipecat_async_tools.operations.registry import Adopt, CallPolicy, OperationRegistry
 from pipecat_async_tools.operations.tool import ToolHandler, ToolSpec, spec_of
@@ -122,7 +122,7 @@ class AsyncTools(BaseObject):
             ToolDefinitionError: A tool was not decorated.
         """
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
-        _check(session_id, adopt, adopted_timeout_secs, acknowledge, drain_secs)
+        _check(session_id, store, adopt, adopted_timeout_secs, acknowledge, drain_secs)
         batch_policy, clock_params = batches or BatchPolicy(), clocks or ClockParams()
         self._session_id = session_id
         self._specs = _by_name(tools)
@@ -227,7 +227,12 @@ class AsyncTools(BaseObject):
     def _pipeline_ended(self) -> None:
         # Not waited for: the end of a pipeline is never delayed by what still runs.
         if self._stopping is None:
-            self._stopping = asyncio.create_task(self._ledger.stop(self._drain_secs))
+            self._stopping = asyncio.create_task(self._wind_up())
+
+    async def _wind_up(self) -> None:
+        await self._ledger.stop(self._drain_secs)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _correction(self, operation: Operation) -> Envelope:
         return Envelope.of(
@@ -251,7 +256,7 @@ class AsyncTools(BaseObject):
     async def _write_and_tell(self, event: Event) -> None:
         await self._call_event_handler(event.name, event)  # pyright: ignore[reportUnknownMemberType]
         try:
-            await self._store.append(event)
+            await in_time(self._store.append(event), "write an event")
         except StoreError as e:
             logger.error(f"{self}: {event.name} was not written down: {e}")
 
@@ -261,6 +266,8 @@ def _now() -> float:
 
 
 def _by_name(tools: Sequence[ToolHandler]) -> Mapping[str, ToolSpec]:
+    if callable(tools):
+        raise ConfigurationError(f"tools={tools!r}: pass a list of functions")
     specs: dict[str, ToolSpec] = {}
     for spec in map(spec_of, tools):
         if spec.name in specs:
@@ -270,11 +277,20 @@ def _by_name(tools: Sequence[ToolHandler]) -> Mapping[str, ToolSpec]:
 
 
 def _check(
-    session_id: str, adopt: Any, adopted_timeout_secs: float, acknowledge: str, drain_secs: float
+    session_id: str,
+    store: Any,
+    adopt: Any,
+    adopted_timeout_secs: float,
+    acknowledge: str,
+    drain_secs: float,
 ) -> None:
     if not session_id:
         raise ConfigurationError("session_id='': pass a name for the caller's session")
-    if isinstance(adopt, str):
+    if isinstance(store, str):
+        raise ConfigurationError(
+            "store: pass a Store object, or None to remember as long as the process lives"
+        )
+    if isinstance(adopt, str) or not (callable(adopt) or isinstance(adopt, (bool, Collection))):
         raise ConfigurationError(
             f"adopt={adopt!r}: pass True, False, a list of names or a function of the name"
         )

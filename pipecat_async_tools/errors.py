@@ -7,7 +7,6 @@ These are for the programmer::
     AsyncToolsError
     ├── ToolDefinitionError    @async_tool was given something it cannot run
     ├── ConfigurationError     an argument of AsyncTools or of a parameter model is wrong
-    ├── WiringError            our processors are missing, doubled or in the wrong place
     ├── IllegalTransitionError an operation was moved to a status it cannot reach
     └── StoreError             the store did not do what it was asked
 """
@@ -25,10 +24,6 @@ class ToolDefinitionError(AsyncToolsError, TypeError):
 
 class ConfigurationError(AsyncToolsError, ValueError):
     """An argument has a value it cannot have; the message names it and says what to pass."""
-
-
-class WiringError(AsyncToolsError):
-    """The pipeline holds our processors in a way that cannot work; raised when it starts."""
 
 
 class IllegalTransitionError(AsyncToolsError):

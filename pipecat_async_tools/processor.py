@@ -5,18 +5,22 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from loguru import logger
 from pipecat.frames.frames import (
     CancelFrame,
-    CancelWorkerFrame,
     EndFrame,
     Frame,
     InterruptionFrame,
     StartFrame,
     StopFrame,
 )
-from pipecat.processors.frame_processor import FrameCallback, FrameDirection, FrameProcessor
+from pipecat.processors.frame_processor import (
+    FrameCallback,
+    FrameDirection,
+    FrameProcessor,
+    FrameProcessorSetup,
+)
 
-from pipecat_async_tools.errors import WiringError
 from pipecat_async_tools.wiring import Wiring
 
 
@@ -53,6 +57,14 @@ class PassingProcessor(FrameProcessor):
         super().__init__(enable_direct_mode=True, **kwargs)  # pyright: ignore[reportUnknownMemberType]
         self._wiring = wiring
 
+    async def setup(self, setup: FrameProcessorSetup) -> None:
+        """Check the wiring; a pipeline that holds us in the wrong way is cancelled before it starts."""
+        await super().setup(setup)
+        if problem := self._wiring.problem_of(self.pipeline_worker.pipeline):
+            # Not an error frame: on a chain that is linked in a circle it would never arrive.
+            logger.error(problem)
+            await self.pipeline_worker.cancel(reason=problem)
+
     async def queue_frame(
         self,
         frame: Frame,
@@ -74,12 +86,3 @@ class PassingProcessor(FrameProcessor):
             concern = issubclass(frame_type, (*cls.handles, *cls._lifecycle))
             cls._concerns[frame_type] = concern
         return concern
-
-    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        """Check the wiring when the pipeline starts."""
-        await super().process_frame(frame, direction)
-        if isinstance(frame, StartFrame) and (
-            problem := self._wiring.problem_of(self.pipeline_worker.pipeline)
-        ):
-            await self.push_error(problem, exception=WiringError(problem), force_treat_as_permanent=True)
-            await self.push_frame(CancelWorkerFrame(reason=problem), FrameDirection.UPSTREAM)

@@ -85,11 +85,19 @@ class BatchAggregator(PassingProcessor):
             if batch.waits_for_unstarted_only:
                 self._give_up_later(batch)
             return
-        batch.closed = True
+        operations, callbacks = batch.close()
         self._forget_timer(batch.batch_id)
         self._journal.record("on_batch_closed", batch_id=batch.batch_id, turn_id=batch.turn_id)
-        if batch.operations:
-            await self.push_frame(DeliveryReadyFrame(self._envelope(batch)))
+        if operations:
+            envelope = Envelope.of(
+                operations,
+                tools=self._tools,
+                batch_id=batch.batch_id,
+                turn_id=batch.turn_id,
+                ready_at=asyncio.get_running_loop().time(),
+                callbacks=callbacks,
+            )
+            await self.push_frame(DeliveryReadyFrame(envelope))
 
     def _give_up_later(self, batch: BatchState) -> None:
         # A call can be announced and never start: its predecessor hangs, or the turn was withdrawn.
@@ -105,16 +113,6 @@ class BatchAggregator(PassingProcessor):
         task = asyncio.create_task(self._maybe_close(batch))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-    def _envelope(self, batch: BatchState) -> Envelope:
-        return Envelope.of(
-            tuple(batch.operations.values()),
-            tools=self._tools,
-            batch_id=batch.batch_id,
-            turn_id=batch.turn_id,
-            ready_at=asyncio.get_running_loop().time(),
-            callbacks=tuple(batch.callbacks),
-        )
 
     def _forget_timer(self, batch_id: str) -> None:
         if timer := self._timers.pop(batch_id, None):

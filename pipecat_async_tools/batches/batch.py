@@ -45,7 +45,8 @@ class BatchState:
         expected: Announced calls that have neither become an operation nor been dismissed.
         operations: Members by call id.
         callbacks: What members want to run once their outcome is in the context.
-        closed: Whether it has closed.
+        closed: Whether it has closed; a call given up that starts after all opens it again.
+        handed_over: Call ids of the members that an earlier closing handed over.
     """
 
     batch_id: str
@@ -54,11 +55,14 @@ class BatchState:
     operations: dict[str, Operation] = field(default_factory=dict[str, Operation])
     callbacks: list[ContextUpdated] = field(default_factory=list[ContextUpdated])
     closed: bool = False
+    handed_over: set[str] = field(default_factory=set[str])
 
     def accept(self, operation: Operation) -> None:
         """Take in a member. A terminal state that was seen before stands."""
         self.expected.discard(operation.tool_call_id)
-        self.operations.setdefault(operation.tool_call_id, operation)
+        if operation.tool_call_id not in self.operations:
+            self.operations[operation.tool_call_id] = operation
+            self.closed = False
 
     def dismiss(self, call_id: str) -> None:
         """Give up an announced call that is no operation."""
@@ -73,6 +77,15 @@ class BatchState:
         self.operations[operation.tool_call_id] = operation
         if callback:
             self.callbacks.append(callback)
+
+    def close(self) -> tuple[tuple[Operation, ...], tuple[ContextUpdated, ...]]:
+        """Close it, and return the operations and callbacks that no earlier closing handed over."""
+        self.closed = True
+        rest = tuple(o for call_id, o in self.operations.items() if call_id not in self.handed_over)
+        self.handed_over.update(self.operations)
+        callbacks = tuple(self.callbacks)
+        self.callbacks.clear()
+        return rest, callbacks
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -20,12 +20,14 @@ class ClockParams:
 
     Parameters:
         answer_timeout_secs: An answer the caller is owed and that nobody began.
+        speech_timeout_secs: Speech of the caller that nothing ended.
         silent_turn_secs: A turn that is formally open while the caller is silent: a cough, or noise.
         response_timeout_secs: A response that was begun or asked for and brings nothing.
         audio_timeout_secs: Words handed to the voice that bring no sound.
     """
 
     answer_timeout_secs: float = 3.0
+    speech_timeout_secs: float = 60.0
     silent_turn_secs: float = 2.0
     response_timeout_secs: float = 10.0
     audio_timeout_secs: float = 3.0
@@ -68,10 +70,10 @@ class CallerClock:
         """Initialize a silent caller."""
         self._params = params
         self._has_vad = False
+        self._speaking = False
         self._turn_open = False
         self._owed_since: float | None = None
         self._turns = 0
-        self.speaking = False
         self.quiet_since = 0.0
 
     @property
@@ -82,13 +84,13 @@ class CallerClock:
     def vad_started(self, now: float) -> None:
         """The caller is heard."""
         self._has_vad = True
-        self.speaking = True
+        self._speaking = True
         self.quiet_since = now
 
     def vad_stopped(self, now: float) -> None:
         """The caller fell silent; the turn may go on."""
         self._has_vad = True
-        self.speaking = False
+        self._speaking = False
         self.quiet_since = now
 
     def turn_started(self, now: float) -> None:
@@ -98,13 +100,13 @@ class CallerClock:
         self._owed_since = None
         self.quiet_since = now
         if not self._has_vad:
-            self.speaking = True
+            self._speaking = True
 
     def turn_stopped(self, now: float) -> None:
         """The turn is confirmed over."""
         self._turn_open = False
         if not self._has_vad:
-            self.speaking = False
+            self._speaking = False
             self.quiet_since = now
 
     def said_words(self, now: float) -> None:
@@ -115,9 +117,14 @@ class CallerClock:
         """Words were let through, or work was acknowledged."""
         self._owed_since = None
 
+    def is_speaking(self, now: float) -> bool:
+        """Whether the caller is heard, and the end of it was not lost."""
+        return self._speaking and now - self.quiet_since < self._params.speech_timeout_secs
+
     def turn_holds(self, now: float) -> bool:
         """Whether the turn is open and not just waiting for its own time-out."""
-        return self._turn_open and (self.speaking or now - self.quiet_since < self._params.silent_turn_secs)
+        just_silent = now - self.quiet_since < self._params.silent_turn_secs
+        return self._turn_open and (self.is_speaking(now) or just_silent)
 
     def answer_owed(self, now: float) -> bool:
         """Whether an answer is owed and not given up."""
@@ -198,6 +205,8 @@ class PlaybackClock:
         """The output began to play."""
         self._bot_speaking = True
         self._handed_over_at = None
+        # The first piece of audio is seen once it was played: until then this is all there is.
+        self.audible_until = max(self.audible_until, now)
 
     def bot_stopped(self, now: float) -> None:
         """The output says it stopped: an output that writes faster than real time says so too early."""
@@ -207,8 +216,6 @@ class PlaybackClock:
     def audio(self, duration_secs: float, now: float) -> None:
         """A piece of audio left the output; it is heard for as long as it lasts."""
         self.audible_until = max(self.audible_until, now) + duration_secs
-        for response_end in self._on_their_way:
-            self._on_their_way[response_end] = now
 
     def interrupted(self, now: float) -> None:
         """What was on its way was thrown away."""
@@ -273,7 +280,7 @@ class CallClocks:
         """Return what the clocks say now."""
         active_until = max(self.caller.quiet_since, self.playback.audible_until, self.response.ended_at)
         return ChannelState(
-            caller_speaking=self.caller.speaking,
+            caller_speaking=self.caller.is_speaking(now),
             turn_open=self.caller.turn_holds(now),
             answer_owed=self.caller.answer_owed(now),
             response_in_flight=self.response.in_flight(now),

@@ -4,16 +4,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from loguru import logger
-from pipecat.frames.frames import Frame, LLMMessagesTransformFrame
+from pipecat.frames.frames import Frame, LLMMessagesTransformFrame, SystemFrame
 
 from pipecat_async_tools.delivery.envelope import ContextUpdated, Envelope
 
 Message = dict[str, Any]
 PushUpstream = Callable[[Frame], Awaitable[None]]
+
+
+@dataclass
+class _ReplaceFrame(SystemFrame, LLMMessagesTransformFrame):
+    # A model at work holds up what is queued behind it, and would run next on what no longer holds.
+    pass
 
 
 class ContextEditor:
@@ -32,6 +40,7 @@ class ContextEditor:
         """
         self._push = push_upstream
         self._messages: dict[str, Message] = {}
+        self._called: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(
@@ -72,7 +81,7 @@ class ContextEditor:
                 kept.insert(min(place, len(kept)), self._remember(deliveries, message))
             return kept
 
-        await self._apply(LLMMessagesTransformFrame(transform=edit, run_llm=False), deliveries)
+        await self._apply(_ReplaceFrame(edit, run_llm=False), deliveries if message is not None else ())
 
     async def note(self, delivery: Envelope, message: Message) -> None:
         """Add a record that nobody is asked to speak about."""
@@ -84,12 +93,11 @@ class ContextEditor:
 
     async def _apply(self, frame: LLMMessagesTransformFrame, deliveries: Sequence[Envelope]) -> None:
         transform = frame.transform
-        callbacks = [callback for d in deliveries for callback in d.callbacks]
 
         def edit(messages: list[Any]) -> list[Any]:
             edited = transform(messages)
-            while callbacks and edited is not messages:
-                self._spawn(callbacks.pop(0))
+            if edited is not messages:
+                self._call_back(deliveries)
             return edited
 
         frame.transform = edit
@@ -105,7 +113,20 @@ class ContextEditor:
 
     def _without(self, messages: list[Any], deliveries: Sequence[Envelope]) -> list[Any]:
         ours = [self._messages.pop(d.delivery_id) for d in deliveries if d.delivery_id in self._messages]
-        return [m for m in messages if m not in ours]
+        kept = list(messages)
+        for message in {id(m): m for m in ours}.values():
+            # One for one: another delivery may have left a message that reads the same.
+            with contextlib.suppress(ValueError):
+                kept.remove(message)
+        return kept
+
+    def _call_back(self, deliveries: Sequence[Envelope]) -> None:
+        # Once per delivery, however often it is told, recorded or told again.
+        for delivery in deliveries:
+            if delivery.callbacks and delivery.delivery_id not in self._called:
+                self._called.add(delivery.delivery_id)
+                for callback in delivery.callbacks:
+                    self._spawn(callback)
 
     def _spawn(self, callback: ContextUpdated) -> None:
         task = asyncio.create_task(_guarded(callback()))

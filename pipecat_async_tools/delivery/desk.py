@@ -7,9 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from loguru import logger
+
 from pipecat_async_tools.delivery.clocks import ChannelState
 from pipecat_async_tools.delivery.envelope import Envelope, TellingOutcome, TellingRecord
-from pipecat_async_tools.delivery.policy import DeliverNow, DeliveryPolicy, SuppressAndPersist
+from pipecat_async_tools.delivery.policy import (
+    DeliverNow,
+    DeliveryDecision,
+    DeliveryPolicy,
+    SuppressAndPersist,
+)
 from pipecat_async_tools.events import Journal
 from pipecat_async_tools.operations.operation import Operation
 
@@ -50,6 +57,7 @@ class DeliveryDesk:
         self._policy = policy
         self._journal = journal
         self._envelopes: dict[str, Envelope] = {}
+        self._corrections: list[tuple[Operation, Callable[[], Envelope]]] = []
 
     @property
     def deliveries(self) -> tuple[Envelope, ...]:
@@ -68,22 +76,31 @@ class DeliveryDesk:
     def correct(self, operation: Operation, build: Callable[[], Envelope]) -> None:
         """Take in an operation that succeeded after its time-out.
 
-        A failure that nobody heard of yet is simply replaced; one that was told is corrected.
+        A failure that nobody heard of yet is simply replaced; one that was told is corrected, and one
+        that is just being told is seen to when that is over. Where it was given up untold, the
+        correction goes on record without a word.
         """
-        for envelope in self._envelopes.values():
-            mentions = any(o.operation_id == operation.operation_id for o in envelope.operations)
-            if mentions and envelope.state == "pending" and not envelope.heard:
+        mentions = [
+            e for e in self.deliveries if any(o.operation_id == operation.operation_id for o in e.operations)
+        ]
+        for envelope in mentions:
+            if envelope.state == "telling":
+                self._corrections.append((operation, build))
+                return
+            if envelope.state == "pending":
                 self._envelopes[envelope.delivery_id] = envelope.with_operation(operation)
                 return
-        if any(o.operation_id == operation.operation_id for e in self.deliveries for o in e.operations):
+        if any(e.heard or e.state == "spoken" for e in mentions):
             self.add(build())
+        elif mentions:
+            self.add(replace(build(), speak="never", subjects=frozenset()))
 
     def due(self, channel: ChannelState, now: float) -> Due:
         """Ask the policy about every open delivery; urgent ones go first and alone."""
         suppressed: list[Envelope] = []
         ready: list[tuple[Envelope, bool]] = []
         for envelope in [e for e in self._envelopes.values() if e.state == "pending"]:
-            decision = self._policy.choose(envelope, channel, now, superseded=self._is_superseded(envelope))
+            decision = self._decide(envelope, channel, now)
             if isinstance(decision, SuppressAndPersist):
                 given_up = replace(envelope, state="suppressed", reason=decision.reason)
                 suppressed.append(self._put(given_up, "on_delivery_suppressed", decision.reason))
@@ -100,6 +117,15 @@ class DeliveryDesk:
             suppressed=tuple(suppressed),
         )
 
+    def _decide(self, envelope: Envelope, channel: ChannelState, now: float) -> DeliveryDecision:
+        superseded = self._is_superseded(envelope)
+        try:
+            return self._policy.choose(envelope, channel, now, superseded=superseded)
+        except Exception as e:
+            # An application's policy: its mistake must not silence the bot for the rest of the call.
+            logger.error(f"the delivery policy raised {type(e).__name__}: {e}; the default decides")
+            return DeliveryPolicy().choose(envelope, channel, now, superseded=superseded)
+
     def how_to_tell(self, deliveries: tuple[Envelope, ...]) -> Literal["model", "template"]:
         """Return "model", or "template" when the model had its chances."""
         worn = any(d.attempts >= self._policy.max_tellings for d in deliveries)
@@ -115,7 +141,11 @@ class DeliveryDesk:
         self, deliveries: tuple[Envelope, ...], telling: TellingRecord, text: str
     ) -> tuple[Envelope, ...]:
         """Note how a telling ended, and return the deliveries as they are now."""
-        return tuple(self._finish(envelope, telling, text) for envelope in deliveries)
+        finished = tuple(self._finish(envelope, telling, text) for envelope in deliveries)
+        corrections, self._corrections = self._corrections, []
+        for operation, build in corrections:
+            self.correct(operation, build)
+        return finished
 
     def _finish(self, envelope: Envelope, telling: TellingRecord, text: str) -> Envelope:
         told = envelope.after(telling, state="pending", text=text)

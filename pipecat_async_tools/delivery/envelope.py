@@ -89,11 +89,7 @@ class Envelope:
         """Build a delivery from what the tools declare about their telling."""
         specs = [tools[o.tool] for o in operations if o.tool in tools]
         expiries = [s.expires_after_secs for s in specs if s.expires_after_secs is not None]
-        subjects = {
-            f"{o.tool}:{supersedes(o.arguments)}"
-            for o in operations
-            if o.tool in tools and (supersedes := tools[o.tool].supersedes) is not None
-        }
+        subjects = {tools[o.tool].subject_of(o.arguments) for o in operations if o.tool in tools}
         return cls(
             batch_id=batch_id,
             turn_id=turn_id,
@@ -101,7 +97,7 @@ class Envelope:
             ready_at=ready_at,
             priority="urgent" if any(s.priority == "urgent" for s in specs) else "normal",
             speak=_speak_of(operations, tools),
-            subjects=frozenset(subjects),
+            subjects=frozenset(s for s in subjects if s is not None),
             expires_after_secs=min(expiries, default=None),
             callbacks=callbacks,
             correction=correction,
@@ -133,11 +129,11 @@ class Envelope:
         return sum(t.outcome != "withdrawn" for t in self.tellings)
 
     def with_operation(self, operation: Operation) -> Envelope:
-        """Return it with a newer record of one of its operations."""
+        """Return it with a newer record of one of its operations; what was heard of it is corrected."""
         operations = tuple(
             operation if o.operation_id == operation.operation_id else o for o in self.operations
         )
-        return replace(self, operations=operations)
+        return replace(self, operations=operations, correction=self.correction or bool(self.heard))
 
     def after(self, telling: TellingRecord, *, state: DeliveryState, text: str = "") -> Envelope:
         """Return it after an attempt to say it."""

@@ -10,25 +10,27 @@ from typing import Any, cast
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 
 _WORD = re.compile(r"\w+", re.UNICODE)
+# Words as they are spoken: "10:30", "1.500" and "don't" are one each.
+_SPOKEN = re.compile(r"\w+(?:[.,:/'\u2019-]\w+)*", re.UNICODE)
 
 
 def squeezed(text: str) -> str:
     """Return the letters and digits of a text, in lower case and without gaps."""
-    return "".join(_WORD.findall(text.lower()))
+    return "".join(_words(text))
 
 
 def rest_of(text: str, heard: str) -> str:
-    """Return what of ``text`` comes after ``heard``; all of it where the two do not match."""
-    matched = 0
-    target = squeezed(heard)
-    for word in _WORD.finditer(text):
-        if matched >= len(target):
-            return text[word.start() :].strip()
-        piece = word.group().lower()
-        if not target.startswith(piece, matched):
-            return text
-        matched += len(piece)
-    return "" if matched >= len(target) else text
+    """Return what of ``text`` comes after ``heard``; all of it where the two do not match.
+
+    A word that was cut in two is said again.
+    """
+    left = squeezed(heard)
+    for word in _SPOKEN.finditer(text):
+        piece = squeezed(word.group())
+        if not left.startswith(piece):
+            return text[word.start() :].strip() if piece.startswith(left) else text
+        left = left[len(piece) :]
+    return text if left else ""
 
 
 def all_heard(operations: Sequence[Operation], heard: str) -> bool:
@@ -37,14 +39,18 @@ def all_heard(operations: Sequence[Operation], heard: str) -> bool:
     Facts are the numbers and words found in results. An outcome without any, such as False, or one
     that is not a success, has none that could be looked for.
     """
-    words = set(_WORD.findall(heard.lower()))
+    words = set(_words(heard))
     for operation in operations:
-        facts = [set(_WORD.findall(fact.lower())) for fact in _facts(operation.result)]
+        facts = [words_of for fact in _facts(operation.result) if (words_of := set(_words(fact)))]
         if operation.status is not OperationStatus.SUCCEEDED or not facts:
             return False
         if not all(fact <= words for fact in facts):
             return False
     return bool(operations)
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
 
 
 def _facts(value: Any) -> Iterator[str]:

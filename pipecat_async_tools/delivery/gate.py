@@ -187,7 +187,7 @@ class ActivityGate(PassingProcessor):
     async def _pass_words(self, frame: LLMTextFrame, now: float) -> None:
         telling = self._telling
         if telling and telling.is_responding:
-            if self._clocks.caller.speaking:
+            if self._clocks.caller.is_speaking(now):
                 await self._caller_was_first(now)
             else:
                 telling.said(frame.text, now)
@@ -199,6 +199,16 @@ class ActivityGate(PassingProcessor):
             self._clocks.caller.answered()
             self._clocks.playback.handed_over(now)
         await self.push_frame(frame)
+        if telling and telling.is_responding and telling is self._telling:
+            await self._mark_being_told(telling)
+
+    async def _mark_being_told(self, telling: Telling) -> None:
+        # Another run may follow before this one is heard: it must not be asked to tell it again. Not
+        # before the first words, or the model may not have read what it is to tell.
+        if telling.text and not telling.marked:
+            telling.marked = True
+            deliveries = telling.deliveries
+            await self._context.replace(deliveries, self._wording.being_told(deliveries))
 
     async def _pass_response_end(self, frame: LLMFullResponseEndFrame, now: float) -> None:
         self._clocks.response.ended(now)
@@ -217,7 +227,7 @@ class ActivityGate(PassingProcessor):
         self._clocks.caller.answered()
         if any(self._spoke_before.get(call_id) for call_id in frame.call_ids):
             return
-        if self._clocks.caller.speaking:
+        if self._clocks.caller.is_speaking(now):
             # The caller took the turn: its answer finds the acceptance in the context.
             return
         self._clocks.playback.handed_over(now)
@@ -272,7 +282,7 @@ class ActivityGate(PassingProcessor):
     async def _ask_model(self, telling: Telling) -> None:
         def too_late() -> bool:
             # The last look: between the decision and this instant the caller may have begun.
-            if self._clocks.caller.speaking or self._telling is not telling:
+            if self._clocks.caller.is_speaking(self._now()) or self._telling is not telling:
                 telling.withdraw()
             return telling.withdrawn
 

@@ -9,11 +9,15 @@ from pipecat.utils.string import TextPartForConcatenation, concatenate_aggregate
 
 from pipecat_async_tools.delivery.facts import squeezed
 
+# A voice context that nobody closed is taken for over after so much silence.
+_OPEN_CONTEXT_SECS = 0.5
+
 
 @dataclass(frozen=True)
 class _Words:
     text: TextPartForConcatenation
     heard_at: float
+    timed: bool
 
 
 @dataclass
@@ -29,6 +33,7 @@ class HeardTelling:
         audio_secs: How much audio left the output.
         entered: Whether its beginning left the output.
         ended: Whether everything said for it left the output.
+        speaking: Whether one of its contexts is open at the output.
         interrupted_at: Seconds, when an interruption reached the output.
     """
 
@@ -40,17 +45,29 @@ class HeardTelling:
     audio_secs: float = 0.0
     entered: bool = False
     ended: bool = False
+    speaking: bool = False
     interrupted_at: float | None = None
     _words: list[_Words] = field(default_factory=list[_Words])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a context that begins now can be one of its own."""
+        # Past parallel voices both marks arrive before anything is said.
+        return self.entered and not (self.ended and self.contexts)
 
     def heard(self, now: float) -> str:
         """Return the words that were audible until ``now``, or until the interruption."""
         until = now if self.interrupted_at is None else min(now, self.interrupted_at)
-        return concatenate_aggregated_text([w.text for w in self._words if w.heard_at <= until]).strip()
+        words = [w for w in self._words if w.heard_at <= until]
+        if self.interrupted_at is not None and words and words[-1].timed and not self.is_over(until):
+            # A voice reports a word when it begins: the last one was cut off.
+            words.pop()
+        return concatenate_aggregated_text([w.text for w in words]).strip()
 
     def is_over(self, now: float) -> bool:
         """Whether all of it was said, and the last of its audio has faded."""
-        return self.ended and now >= self.audible_until
+        silence = _OPEN_CONTEXT_SECS if self.speaking else 0.0
+        return self.ended and now >= self.audible_until + silence
 
     def was_heard(self, now: float) -> bool:
         """Whether there was sound as well as words; text alone proves nothing."""
@@ -65,7 +82,7 @@ class HeardTelling:
                 their audio, which an output faster than real time has not played yet.
             now: Seconds.
         """
-        self._words.append(_Words(text, now if timed else max(now, self.audible_until)))
+        self._words.append(_Words(text, now if timed else max(now, self.audible_until), timed))
 
 
 class Hearing:
@@ -75,6 +92,7 @@ class Hearing:
         """Initialize with no telling to follow."""
         self._telling: HeardTelling | None = None
         self._announced: str | None = None
+        self._announced_words = ""
         self._playing: str | None = None
 
     def follow(self, telling_id: str) -> HeardTelling:
@@ -91,6 +109,8 @@ class Hearing:
         """The beginning of a telling left the output."""
         if self._telling and self._telling.telling_id == telling_id:
             self._telling.entered = True
+            # Past parallel voices its first words can be announced before this mark.
+            self._claim()
 
     def ended(self, telling_id: str) -> None:
         """The end of a telling left the output."""
@@ -99,23 +119,31 @@ class Hearing:
 
     def announced(self, context_id: str | None, text: str) -> None:
         """A voice context is about to speak a text; somebody else's utterance is not ours."""
-        self._announced = context_id
-        telling = self._telling
-        if telling and telling.entered and context_id and squeezed(text) in telling.expected:
-            telling.contexts.add(context_id)
+        self._announced, self._announced_words = context_id, squeezed(text)
+        self._claim()
+
+    def _claim(self) -> None:
+        telling, words = self._telling, self._announced_words
+        if telling and telling.is_open and self._announced and words and words in telling.expected:
+            telling.contexts.add(self._announced)
 
     def context_started(self, context_id: str | None) -> None:
         """The audio of a voice context begins; a voice that does not name it speaks what was announced."""
         self._playing = context_id or self._announced
+        self._announced_words = ""
+        if self._telling:
+            self._telling.speaking = self._playing in self._telling.contexts
 
     def context_stopped(self) -> None:
         """The audio of a voice context ended."""
         self._playing = None
+        if self._telling:
+            self._telling.speaking = False
 
     def audio(self, duration_secs: float, now: float) -> None:
         """A piece of audio left the output."""
         telling = self._telling
-        if telling is None or telling.ended or self._playing not in telling.contexts:
+        if telling is None or self._playing not in telling.contexts:
             return
         if telling.started_at is None:
             telling.started_at = now

@@ -13,6 +13,8 @@ from pipecat.frames.frames import (
     Frame,
     FunctionCallCancelFrame,
     FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallResultProperties,
     InterruptionFrame,
     LLMFullResponseEndFrame,
     SpeechOutputAudioRawFrame,
@@ -115,13 +117,16 @@ class PlaybackTracker(PassingProcessor):
 
     async def _end_overtaken(self, frame: FunctionCallInProgressFrame) -> None:
         # A cancel is a system frame and overtakes the in-progress frame of its call, which waits
-        # behind the audio: the call would then count as running for ever.
+        # behind the audio: the call would then count as running for ever. A second cancel would
+        # overtake it again, a result cannot.
         cancel = self._cancelled.pop(frame.tool_call_id, None)
         if cancel is not None:
             await self.push_frame(
-                FunctionCallCancelFrame(
+                FunctionCallResultFrame(
                     function_name=cancel.function_name,
                     tool_call_id=cancel.tool_call_id,
-                    run_llm=cancel.run_llm,
+                    arguments=frame.arguments,
+                    result="CANCELLED",
+                    properties=FunctionCallResultProperties(run_llm=cancel.run_llm),
                 )
             )

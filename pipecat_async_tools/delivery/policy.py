@@ -100,7 +100,9 @@ class DeliveryPolicy:
             return SuppressAndPersist(reason="a newer result replaced it")
         if expiry is not None and now - envelope.ready_at >= expiry:
             return SuppressAndPersist(reason=f"older than {expiry:g} s")
-        if envelope.speak == "never" or (envelope.speak == "on_failure" and envelope.all_succeeded):
+        # A success that corrects a failure is owed to whoever heard of the failure.
+        went_well = envelope.all_succeeded and not envelope.correction
+        if envelope.speak == "never" or (envelope.speak == "on_failure" and went_well):
             return SuppressAndPersist(reason="not to be spoken")
         if channel.caller_speaking:
             return QueueUntilQuiet(reason="the caller is speaking", secs=self.quiet_secs(envelope, channel))

@@ -53,6 +53,7 @@ class Telling:
         self.how = how
         self.phase = Phase.TRIGGERED
         self.in_context = False
+        self.marked = False
         self.text = ""
         self.withdrawn = False
         self.evidence = HeardTelling(self.telling_id)

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from pipecat.frames.frames import FunctionCallResultFrame, FunctionCallResultProperties
 
+from pipecat_async_tools.frames import ContextUpdated
 from pipecat_async_tools.operations.operation import Operation
+
+# How long a call's answer may wait behind the audio that was ahead of it.
+_ANSWERS_TIMEOUT_SECS = 30.0
 
 
 class CallKind(Enum):
@@ -50,6 +55,7 @@ class Call:
         on_context_updated: What a native function wants to run once its result is in the context.
         silent: Whether a native function wants its result in the context and not told.
         reported: Whether a native function reported its final result.
+        answered: Set once the acceptance of a native function is in the context.
     """
 
     call_id: str
@@ -58,9 +64,24 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     operation: Operation | None = None
     member: bool = False
-    on_context_updated: Callable[[], Awaitable[None]] | None = None
+    on_context_updated: ContextUpdated | None = None
     silent: bool = False
     reported: bool = False
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def answer(self, result: Any, run_llm: bool | None) -> FunctionCallResultFrame:
+        """Return the frame that answers a native function on its behalf."""
+
+        async def answered() -> None:
+            self.answered.set()
+
+        return FunctionCallResultFrame(
+            function_name=self.tool,
+            tool_call_id=self.call_id,
+            arguments=self.arguments,
+            result=result,
+            properties=FunctionCallResultProperties(run_llm=run_llm, on_context_updated=answered),
+        )
 
     @property
     def is_candidate(self) -> bool:
@@ -137,6 +158,7 @@ class CallGroup:
         self.batch_id = batch_id
         self.calls = {call_id: Call(call_id, tool) for call_id, tool in calls.items()}
         self.opened = False
+        self._name_in_use = False
         self.reports: list[Report] = []
         self._verdict: Verdict | None = None
         self._decided = asyncio.Event()
@@ -157,6 +179,17 @@ class CallGroup:
     def is_mixed(self) -> bool:
         """Whether a call that is none of ours shares the response."""
         return len(self.candidates) < len(self.calls)
+
+    def name(self, batch_id: str) -> None:
+        """Take the provider's group id, unless an operation was written down under another one."""
+        # A processor behind the model can delay the in-progress frame, and the handler is then first.
+        if not self._name_in_use:
+            self.batch_id = batch_id
+
+    def use_name(self) -> str:
+        """Return the batch id for an operation; from now on it stands."""
+        self._name_in_use = True
+        return self.batch_id
 
     def watch(self, grace_secs: float, on_verdict: Callable[[CallGroup], None]) -> None:
         """Decide when the grace is over; ``on_verdict`` is called with the group, once."""
@@ -181,6 +214,17 @@ class CallGroup:
         await self._decided.wait()
         assert self._verdict is not None
         return self._verdict
+
+    def after_answers(self, callback: ContextUpdated) -> ContextUpdated:
+        """Put ``callback`` off until the acceptances of native functions are in the context."""
+
+        async def call_back() -> None:
+            waiting = [call.answered.wait() for call in self.candidates if call.kind is CallKind.ADOPTED]
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*waiting), _ANSWERS_TIMEOUT_SECS)
+            await callback()
+
+        return call_back
 
     def hurry(self) -> None:
         """End the grace now: the conversation has moved on."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from loguru import logger
@@ -64,7 +64,7 @@ class OperationLedger:
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._runner = Runner(
-            store=store,
+            claim=lambda operation_id: self._insist(lambda: store.claim(operation_id), "claim an operation"),
             tools=tools,
             settle=self.settle,
             on_started=self._started,
@@ -90,7 +90,7 @@ class OperationLedger:
         Raises:
             StoreError: It could not be written down in time; nothing was started.
         """
-        accepted = await _in_time(self._store.accept(operation), "accept an operation")
+        accepted = await in_time(self._store.accept(operation), "accept an operation")
         self._keep(accepted, "on_operation_accepted")
         self._deadlines[accepted.operation_id] = asyncio.get_running_loop().call_later(
             accepted.timeout_secs, self._deadline_passed, accepted
@@ -118,8 +118,13 @@ class OperationLedger:
 
     async def progress(self, operation_id: str, text: str) -> None:
         """Keep the latest progress of a running operation; too late changes nothing."""
-        running = await _in_time(self._store.record_progress(operation_id, text), "record progress")
-        if running is None:
+        try:
+            running = await in_time(self._store.record_progress(operation_id, text), "record progress")
+        except StoreError as e:
+            # Progress is optional: the work goes on without it.
+            logger.warning(f"{operation_id}: {e}")
+            return
+        if running is None or self._is_settled(operation_id):
             return
         self._keep(running, "on_operation_progressed")
         if self._listener:
@@ -143,17 +148,32 @@ class OperationLedger:
         return self._operations[operation_id].status is OperationStatus.CANCELLED
 
     async def stop(self, drain_secs: float) -> None:
-        """Let what runs go on for at most ``drain_secs``, then leave rows that are true to the facts."""
+        """Let what runs go on for at most ``drain_secs``, then leave rows that are true to the facts.
+
+        A store that does not answer is given up after ``STORE_TIMEOUT_SECS`` more: its rows stay open.
+        """
         await self._executor.stop(drain_secs)
         for operation in self.operations:
             if not operation.is_settled:
-                await self.settle(operation.operation_id, _left_open(operation))
+                self.settle_soon(operation.operation_id, _left_open(operation))
+        if self._tasks:
+            _, unwritten = await asyncio.wait(self._tasks, timeout=STORE_TIMEOUT_SECS)
+            for task in unwritten:
+                task.cancel()
+            if unwritten:
+                logger.error(f"the store did not answer: {len(unwritten)} outcomes were not written down")
         for timer in self._deadlines.values():
             timer.cancel()
         self._deadlines.clear()
 
     def _started(self, operation: Operation) -> None:
-        self._keep(operation, "on_operation_started", reason=f"attempt {operation.attempts}")
+        # The answer of a slow store can arrive after the one that says the operation has ended.
+        if not self._is_settled(operation.operation_id):
+            self._keep(operation, "on_operation_started", reason=f"attempt {operation.attempts}")
+
+    def _is_settled(self, operation_id: str) -> bool:
+        known = self._operations.get(operation_id)
+        return known is not None and known.is_settled
 
     def _deadline_passed(self, operation: Operation) -> None:
         self._spawn(self._time_out(operation))
@@ -182,12 +202,14 @@ class OperationLedger:
             reason=reason,
         )
 
-    async def _insist(self, write: _Write) -> Operation | None:
+    async def _insist(
+        self, write: Callable[[], Coroutine[Any, Any, T]], what: str = "settle an operation"
+    ) -> T:
         # An outcome that is not stored must not be told, and must not be lost either.
         wait_secs = 0.1
         while True:
             try:
-                return await _in_time(write(), "settle an operation")
+                return await in_time(write(), what)
             except StoreError as e:
                 logger.error(f"{e}; trying again in {wait_secs:g} s")
                 await asyncio.sleep(wait_secs)
@@ -205,11 +227,16 @@ def _left_open(operation: Operation) -> Outcome:
     return outcomes.ABANDONED if started else outcomes.NEVER_STARTED
 
 
-class _Write(Protocol):
-    def __call__(self) -> Coroutine[Any, Any, Operation | None]: ...
+async def in_time(write: Coroutine[Any, Any, T], what: str) -> T:
+    """Return what the store answers.
 
+    Args:
+        write: What the store was asked.
+        what: The same, in words.
 
-async def _in_time(write: Coroutine[Any, Any, T], what: str) -> T:
+    Raises:
+        StoreError: It did not answer within ``STORE_TIMEOUT_SECS``.
+    """
     try:
         return await asyncio.wait_for(write, STORE_TIMEOUT_SECS)
     except TimeoutError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from pipecat_async_tools.operations.operation import OperationStatus
 
@@ -80,7 +80,8 @@ def succeeded(value: Any) -> Outcome:
     """
     try:
         result = to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError) as e:
+    except Exception as e:
+        # Not only serialization errors: a generator or a property of the value may raise anything.
         return Outcome(
             status=OperationStatus.FAILED,
             outcome_class=OutcomeClass.ERROR,
@@ -94,7 +95,7 @@ def failed(error: BaseException) -> Outcome:
     return Outcome(
         status=OperationStatus.FAILED,
         outcome_class=_class_of(error),
-        error=str(error) or type(error).__name__,
+        error=_words_of(error) or type(error).__name__,
     )
 
 
@@ -103,13 +104,17 @@ def reported_failure(error: str) -> Outcome:
     return Outcome(status=OperationStatus.FAILED, outcome_class=OutcomeClass.ERROR, error=error)
 
 
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        # Some errors of HTTP clients cannot be printed when they were built without a request.
+        return ""
+
+
 def _class_of(error: BaseException) -> OutcomeClass:
     if isinstance(error, ToolError):
         return OutcomeClass.BUSINESS_ERROR
-    if isinstance(error, ConnectionRefusedError):
-        return OutcomeClass.UNAVAILABLE
-    if isinstance(error, TimeoutError):
-        return OutcomeClass.TIMEOUT
     for status in _http_statuses(error):
         if status == 429:
             return OutcomeClass.RATE_LIMITED
@@ -119,7 +124,22 @@ def _class_of(error: BaseException) -> OutcomeClass:
             return OutcomeClass.BUSINESS_ERROR
         if status >= 500:
             return OutcomeClass.UNAVAILABLE
+    for cause in _causes(error):
+        if isinstance(cause, ConnectionRefusedError):
+            return OutcomeClass.UNAVAILABLE
+        if isinstance(cause, TimeoutError):
+            return OutcomeClass.TIMEOUT
     return OutcomeClass.ERROR
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    # HTTP clients wrap what the socket raised, most of them twice.
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _http_statuses(error: BaseException) -> Iterator[int]:

@@ -17,7 +17,6 @@ from pipecat.frames.frames import (
     FunctionCallCancelFrame,
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
-    FunctionCallResultProperties,
     FunctionCallsStartedFrame,
     InterruptionFrame,
 )
@@ -203,8 +202,8 @@ class OperationRegistry(PassingProcessor):
         call = group.calls[call_id]
         _current_call.set(call_id)
         call.arguments = frame.arguments
-        if frame.group_id and not group.opened:
-            group.batch_id = frame.group_id
+        if frame.group_id:
+            group.name(frame.group_id)
         if call.kind is CallKind.ANNOUNCED:
             call.kind = self._kind_of(frame)
         await self.push_frame(frame)
@@ -237,7 +236,9 @@ class OperationRegistry(PassingProcessor):
 
     async def _handle_cancel(self, frame: FunctionCallCancelFrame) -> None:
         group, call = self._find(frame.tool_call_id)
-        await self.push_frame(frame)
+        if call is None or call.kind is not CallKind.ADOPTED or call.operation is None:
+            # One that was accepted is answered: the model would read that it was cancelled as well.
+            await self.push_frame(frame)
         if group is None or call is None or call.kind is CallKind.FOREIGN:
             return
         if call.operation is not None:
@@ -275,14 +276,7 @@ class OperationRegistry(PassingProcessor):
             call.kind = CallKind.FOREIGN
             await self._dismiss(group, call)
             return
-        answer = FunctionCallResultFrame(
-            function_name=call.tool,
-            tool_call_id=call.call_id,
-            arguments=call.arguments,
-            result=self._acceptance(call.operation),
-            properties=FunctionCallResultProperties(run_llm=self._run_llm(group)),
-        )
-        await self.push_frame(answer)
+        await self.push_frame(call.answer(self._acceptance(call.operation), self._run_llm(group)))
         await self._join(group, call)
         for report in [r for r in group.reports if r.call is call]:
             group.reports.remove(report)
@@ -352,7 +346,8 @@ class OperationRegistry(PassingProcessor):
     async def _push_settled(self, group: CallGroup, call: Call) -> None:
         if not call.member or call.operation is None:
             return
-        callback, call.on_context_updated = call.on_context_updated, None
+        callback = group.after_answers(call.on_context_updated) if call.on_context_updated else None
+        call.on_context_updated = None
         operation = replace(call.operation, silent=call.silent)
         await self.push_frame(OperationSettledFrame(operation, on_context_updated=callback))
 
@@ -377,7 +372,7 @@ class OperationRegistry(PassingProcessor):
         return Operation(
             session_id=self._session_id,
             turn_id=group.turn_id,
-            batch_id=group.batch_id,
+            batch_id=group.use_name(),
             tool_call_id=call.call_id,
             tool=call.tool,
             arguments=arguments,

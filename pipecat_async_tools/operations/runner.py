@@ -13,7 +13,7 @@ from pipecat_async_tools.operations import outcome
 from pipecat_async_tools.operations.operation import Operation
 from pipecat_async_tools.operations.outcome import Outcome
 from pipecat_async_tools.operations.tool import OperationContext, ToolSpec
-from pipecat_async_tools.store.base import Claim, Store
+from pipecat_async_tools.store.base import Claim
 
 
 class Settle(Protocol):
@@ -30,7 +30,7 @@ class Runner:
     def __init__(
         self,
         *,
-        store: Store,
+        claim: Callable[[str], Awaitable[Claim | None]],
         tools: Mapping[str, ToolSpec],
         settle: Settle,
         on_started: Callable[[Operation], None],
@@ -39,13 +39,13 @@ class Runner:
         """Initialize the runner.
 
         Args:
-            store: Where operations are claimed.
+            claim: Moves an operation to running; None when it cannot be run any more.
             tools: The handlers by name.
             settle: Settles an operation.
             on_started: Called when an attempt starts.
             on_progress: Called with the operation id and the text of a progress.
         """
-        self._store = store
+        self._claim = claim
         self._tools = tools
         self._settle = settle
         self._on_started = on_started
@@ -53,7 +53,7 @@ class Runner:
 
     async def run(self, operation_id: str) -> None:
         """Run an operation to its end. A handler's failure is an outcome, never an exception here."""
-        claim = await self._store.claim(operation_id)
+        claim = await self._claim(operation_id)
         if claim is None:
             return
         self._on_started(claim.operation)

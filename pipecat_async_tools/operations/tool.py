@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_type_hints
 
+from loguru import logger
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from pipecat_async_tools.errors import ConfigurationError, ToolDefinitionError
@@ -114,6 +115,17 @@ class ToolSpec:
             raise ValueError(f"{self.name} was called with wrong arguments: {problems}") from e
         return {name: getattr(model, name) for name in self.arguments.model_fields}
 
+    def subject_of(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return what a request is about, or None if the tool does not say."""
+        if self.supersedes is None:
+            return None
+        try:
+            return f"{self.name}:{self.supersedes(arguments)}"
+        except Exception as e:
+            # The outcome must not be lost for it: then nothing replaces it, and it replaces nothing.
+            logger.error(f"supersedes of {self.name} raised {type(e).__name__}: {e}")
+            return None
+
 
 def async_tool(
     *,
@@ -143,6 +155,7 @@ def async_tool(
         ConfigurationError: An option has a value it cannot have.
     """
     _check_options(timeout_secs, expires_after_secs, priority, speak)
+    _check_types(retry, supersedes)
 
     def decorate(handler: Handler) -> Handler:
         spec = ToolSpec(
@@ -189,8 +202,17 @@ def _check_options(timeout_secs: float, expires_after_secs: float | None, priori
         raise ConfigurationError(f"speak={speak!r}: pass 'always', 'on_failure' or 'never'")
 
 
+def _check_types(retry: Any, supersedes: Any) -> None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise ConfigurationError(f"retry={retry!r}: pass a Retry, such as Retry(max_attempts=3), or None")
+    if supersedes is not None and not callable(supersedes):
+        raise ConfigurationError(
+            f"supersedes={supersedes!r}: pass a function of the arguments, such as lambda a: a['date']"
+        )
+
+
 def _name_of(handler: Any) -> str:
-    if not inspect.iscoroutinefunction(handler):
+    if not inspect.isfunction(handler) or not inspect.iscoroutinefunction(handler):
         name = getattr(handler, "__name__", repr(handler))
         raise ToolDefinitionError(
             f"@async_tool: {name} is not a coroutine function; write `async def {name}(op, ...)` "
@@ -206,12 +228,19 @@ def _arguments_model(handler: ToolHandler) -> type[BaseModel]:
         raise ToolDefinitionError(
             f"@async_tool: the first parameter of {name} must be `op` (an OperationContext)"
         )
-    hints = get_type_hints(handler)
+    try:
+        hints = get_type_hints(handler)
+    except NameError as e:
+        raise ToolDefinitionError(f"@async_tool: an annotation of {name} cannot be read: {e}") from e
     fields: dict[str, Any] = {}
     for parameter in parameters[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ToolDefinitionError(
                 f"@async_tool: parameter `{parameter}` of {name} has no schema; name each argument"
+            )
+        if parameter.name.startswith("_"):
+            raise ToolDefinitionError(
+                f"@async_tool: parameter `{parameter.name}` of {name} must not begin with an underscore"
             )
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hints.get(parameter.name, Any), default)

@@ -44,6 +44,7 @@ class Line:
         voice: The TTS service.
         output: The output transport.
         context: What the model knows.
+        aggregators: The user's and the assistant's aggregator of the context, as `pipecat.flows` takes them.
         worker: Runs the pipeline.
     """
 
@@ -52,6 +53,7 @@ class Line:
     voice: ScriptedVoice
     output: PacedOutput
     context: LLMContext
+    aggregators: LLMContextAggregatorPair
     worker: PipelineWorker
 
 
@@ -70,7 +72,8 @@ def connect(
 ) -> Line:
     """Put the pipeline together."""
     context = LLMContext(messages=[*messages], tools=_advertise(async_tools, model, tools))  # type: ignore[list-item]
-    user, assistant = LLMContextAggregatorPair(context, user_params=user_params or _user_params())
+    aggregators = LLMContextAggregatorPair(context, user_params=user_params or _user_params())
+    user, assistant = aggregators
     processors: list[FrameProcessor] = async_tools.processors() if async_tools else []
     playback: list[FrameProcessor] = [async_tools.playback()] if async_tools else []
     parts: list[FrameProcessor] = [caller, user, model, *processors, voice, output, *playback, assistant]
@@ -81,7 +84,7 @@ def connect(
         observers=[observer],
         params=PipelineParams(audio_out_sample_rate=SAMPLE_RATE),
     )
-    return Line(caller, model, voice, output, context, worker)
+    return Line(caller, model, voice, output, context, aggregators, worker)
 
 
 def _advertise(

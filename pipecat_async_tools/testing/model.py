@@ -47,7 +47,7 @@ class Reply:
     """One response of the model: text first, then tool calls. Neither means it says nothing.
 
     Parameters:
-        text: What it says, streamed word by word.
+        text: What it says, streamed word by word; a function makes it from the messages.
         calls: The tools it calls after the text.
         first_token_secs: Seconds until the first word, or until the calls if there is no text.
         word_secs: Seconds between two words.
@@ -55,7 +55,7 @@ class Reply:
         hang: Whether the model stops answering after the text.
     """
 
-    text: str = ""
+    text: str | Callable[[list[Message]], str] = ""
     calls: Sequence[Call] = ()
     first_token_secs: float = 0.3
     word_secs: float = 0.02
@@ -181,8 +181,9 @@ class ScriptedModel(LLMService[Any]):
         return DEFAULT_REPLY
 
     async def _give(self, reply: Reply, run: ModelRun, context: LLMContext) -> None:
+        text = reply.text(run.messages) if callable(reply.text) else reply.text
         await asyncio.sleep(reply.first_token_secs)
-        for number, word in enumerate(re.findall(r"\S+\s*", reply.text)):
+        for number, word in enumerate(re.findall(r"\S+\s*", text)):
             if number:
                 await asyncio.sleep(reply.word_secs)
             run.text += word

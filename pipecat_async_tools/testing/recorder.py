@@ -18,8 +18,8 @@ from pipecat_async_tools.testing.timeline import CallError, SeenFrame
 if TYPE_CHECKING:
     from loguru import Message
 
-SWALLOWED = ("unexpected exception", "uncaught exception in event handler")
-"""What Pipecat logs when it swallows an exception of a task or of an event handler."""
+SWALLOWED = ("unexpected exception", "uncaught exception in event handler", "AsyncTools: ")
+"""What is only logged: a swallowed exception of a task or an event handler, processors in the wrong place."""
 
 
 class Recorder(BaseObserver):

@@ -152,7 +152,7 @@ class SimulatedCall:
 
     def model_says(
         self,
-        text: str = "",
+        text: str | Callable[[list[Message]], str] = "",
         *,
         when: When | None = None,
         calls: Sequence[Call] = (),
@@ -163,7 +163,7 @@ class SimulatedCall:
         """The model has an answer; the first rule that matches decides, and "Okay." is the last.
 
         Args:
-            text: What it says.
+            text: What it says; a function makes it from the messages.
             when: Part of the newest message that is not the assistant's, or a predicate over all.
             calls: The tools it calls.
             run: Only in this run of the model, counted from 0.

@@ -61,6 +61,8 @@ class LocalExecutor:
         if running:
             _, stuck = await asyncio.wait(running, timeout=_UNWIND_SECS)
             for task in stuck:
+                # One that unwound as far as the store ends now.
+                task.cancel()
                 logger.warning(f"{task.get_name()} ignores its cancellation and is left behind")
 
     async def _run_in_slot(self, operation_id: str) -> None:
