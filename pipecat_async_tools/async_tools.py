@@ -288,7 +288,7 @@ def _check(
         raise ConfigurationError("session_id='': pass a name for the caller's session")
     if isinstance(store, str):
         raise ConfigurationError(
-            "store: pass a Store object, or None to remember as long as the process lives"
+            f"store={store!r}: pass a Store object, or None for as long as the process lives"
         )
     if isinstance(adopt, str) or not (callable(adopt) or isinstance(adopt, (bool, Collection))):
         raise ConfigurationError(
