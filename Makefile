@@ -9,7 +9,7 @@ demo: $(STAMP)-offline
 	$(BIN)/python -m bots.demo
 
 test: $(STAMP)-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(STAMP)-dev
 	$(BIN)/ruff check .

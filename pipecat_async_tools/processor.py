@@ -72,7 +72,10 @@ class PassingProcessor(FrameProcessor):
         callback: FrameCallback | None = None,
     ) -> None:
         """Handle a frame that concerns this processor; pass any other to the neighbour."""
-        if callback is None and not self._is_concerned(type(frame)):
+        concerned = self._concerns.get(type(frame))
+        if concerned is None:
+            concerned = self._learn(type(frame))
+        if callback is None and not concerned:
             neighbour = self.next if direction is FrameDirection.DOWNSTREAM else self.previous
             if neighbour is not None and not self._cancelling:
                 await neighbour.queue_frame(frame, direction)
@@ -80,9 +83,7 @@ class PassingProcessor(FrameProcessor):
         await super().queue_frame(frame, direction, callback)
 
     @classmethod
-    def _is_concerned(cls, frame_type: type[Frame]) -> bool:
-        concern = cls._concerns.get(frame_type)
-        if concern is None:
-            concern = issubclass(frame_type, (*cls.handles, *cls._lifecycle))
-            cls._concerns[frame_type] = concern
-        return concern
+    def _learn(cls, frame_type: type[Frame]) -> bool:
+        concerned = issubclass(frame_type, (*cls.handles, *cls._lifecycle))
+        cls._concerns[frame_type] = concerned
+        return concerned

@@ -88,7 +88,9 @@ class TestConstructor:
         with pytest.raises(TypeError, match="positional"):
             AsyncTools("room")
 
-    @pytest.mark.parametrize("adopt", [True, False, ["a"], {"a"}, ("a",), lambda name: True], ids=repr)
+    @pytest.mark.parametrize(
+        "adopt", [True, False, ["a"], {"a"}, ("a",), lambda name: True], ids=lambda a: type(a).__name__
+    )
     def test_every_kind_of_adoption_is_taken(self, adopt):
         assert AsyncTools(session_id="room", adopt=adopt).processors()
 

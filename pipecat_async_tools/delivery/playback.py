@@ -23,7 +23,7 @@ from pipecat.frames.frames import (
     TTSStoppedFrame,
     TTSTextFrame,
 )
-from pipecat.processors.frame_processor import FrameDirection
+from pipecat.processors.frame_processor import FrameCallback, FrameDirection
 from pipecat.utils.string import TextPartForConcatenation
 
 from pipecat_async_tools.delivery.clocks import CallClocks
@@ -43,10 +43,8 @@ class PlaybackTracker(PassingProcessor):
         FunctionCallCancelFrame,
         FunctionCallInProgressFrame,
         LLMFullResponseEndFrame,
-        SpeechOutputAudioRawFrame,
         TellingEndedFrame,
         TellingStartedFrame,
-        TTSAudioRawFrame,
         TTSStartedFrame,
         TTSStoppedFrame,
     )
@@ -62,6 +60,17 @@ class PlaybackTracker(PassingProcessor):
         self._clocks = clocks
         self._cancelled: dict[str, FunctionCallCancelFrame] = {}
 
+    async def queue_frame(
+        self,
+        frame: Frame,
+        direction: FrameDirection = FrameDirection.DOWNSTREAM,
+        callback: FrameCallback | None = None,
+    ) -> None:
+        """Note audio in passing, for it is by far the most frequent frame; handle or pass the others."""
+        if isinstance(frame, (TTSAudioRawFrame, SpeechOutputAudioRawFrame)):
+            self._note_audio(frame, asyncio.get_running_loop().time())
+        await super().queue_frame(frame, direction, callback)
+
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         """Note what was played; pass everything but our own marks."""
         await super().process_frame(frame, direction)
@@ -72,14 +81,14 @@ class PlaybackTracker(PassingProcessor):
         if isinstance(frame, FunctionCallInProgressFrame):
             await self._end_overtaken(frame)
 
+    def _note_audio(self, frame: TTSAudioRawFrame | SpeechOutputAudioRawFrame, now: float) -> None:
+        # Not every audio frame is speech: a mixer's background never ends.
+        duration = len(frame.audio) / (_BYTES_PER_SAMPLE * frame.num_channels * frame.sample_rate)
+        self._clocks.playback.audio(duration, now)
+        self._clocks.hearing.audio(duration, now)
+
     def _note(self, frame: Frame, now: float) -> None:
-        playback, hearing = self._clocks.playback, self._clocks.hearing
-        if isinstance(frame, (TTSAudioRawFrame, SpeechOutputAudioRawFrame)):
-            # Not every audio frame is speech: a mixer's background never ends.
-            duration = len(frame.audio) / (_BYTES_PER_SAMPLE * frame.num_channels * frame.sample_rate)
-            playback.audio(duration, now)
-            hearing.audio(duration, now)
-            return
+        hearing = self._clocks.hearing
         if isinstance(frame, TTSTextFrame):
             text = TextPartForConcatenation(
                 frame.text, includes_inter_part_spaces=frame.includes_inter_frame_spaces

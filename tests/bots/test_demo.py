@@ -18,7 +18,6 @@ def loud(samples, rate):
     return np.sqrt((windows**2).mean(axis=1)) > LOUD_RMS
 
 
-@pytest.mark.realtime
 @pytest.mark.parametrize("mode", [(), ("--plain",)], ids=["plug-in", "plain"])
 def test_the_demo_call_comes_out_right(tmp_path, mode):
     wav, report = tmp_path / "demo.wav", tmp_path / "demo.json"

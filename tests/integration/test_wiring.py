@@ -193,15 +193,17 @@ async def test_right_wiring_in_nested_pipelines_works(arrange):
 
 
 @pytest.mark.parametrize("filters", [0, 1, 3])
+@pytest.mark.parametrize("other_first", [False, True])
 @virtual_time
-async def test_an_update_is_heard_past_parallel_voices_whatever_overtakes_it(filters):
+async def test_an_update_is_heard_past_parallel_voices_whatever_overtakes_it(filters, other_first):
     """The marks of a telling take the quick branch: they arrive before a slow voice has begun."""
 
     def arrange(parts):
         *before, voice, output, playback, assistant = parts
         other = [Blocks(blocked=("Context", "Text", "Speak")), ScriptedVoice()]
         ours = [*(Blocks(blocked=()) for _ in range(filters)), voice]
-        return [*before, ParallelPipeline(ours, other), output, playback, assistant]
+        branches = [other, ours] if other_first else [ours, other]
+        return [*before, ParallelPipeline(*branches), output, playback, assistant]
 
     call = SimulatedCall(
         AsyncTools(session_id="s", delivery=DeliveryPolicy(max_tellings=1)),

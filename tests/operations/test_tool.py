@@ -94,7 +94,9 @@ class TestWrongFunctions:
         self.refused(stream, "stream")
 
     @pytest.mark.parametrize(
-        "thing", [functools.partial(check, day="friday"), Person, "check", None], ids=repr
+        "thing",
+        [functools.partial(check, day="friday"), Person, "check", None],
+        ids=["partial", "class", "text", "none"],
     )
     def test_what_is_no_function(self, thing):
         self.refused(thing, "coroutine function")
