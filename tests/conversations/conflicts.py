@@ -12,7 +12,7 @@ from tests.conversations.facts import (
     SLOT_AND_DOCTOR,
     THE_PRACTICE,
 )
-from tests.conversations.props import RepeatsResults, behind_model
+from tests.conversations.props import RepeatsResults, SlowWayToContext, before_model, behind_model
 from tests.conversations.script import OURS, StagedCall, conversation
 
 THURSDAY = {"slot": "10:00"}
@@ -32,6 +32,32 @@ def finishes_under_speech(call: StagedCall, shift: float) -> None:
     ask_for_thursday(call)
     call.user_asks("And how do I get there?", at=5.0, until=8.0, answer="Take the bus.")
     call.tool_finishes("check_slots", at=6.5 + shift, result=THURSDAY)
+
+
+@conversation(
+    "C1b",
+    "the same, and the model takes its time to answer the caller",
+    facts=[SLOT],
+    shifts=[-2.1, -1.7, 1.4, 1.65, 2.05, 2.3, 2.8, 3.3, 3.55, 3.9, 4.4],
+    until=16.0,
+)
+def finishes_before_a_slow_answer(call: StagedCall, shift: float) -> None:
+    ask_for_thursday(call)
+    call.user_asks("And how do I get there?", at=5.0, until=8.0, answer="Take the bus.", thinks_secs=1.5)
+    call.tool_finishes("check_slots", at=6.5 + shift, result=THURSDAY)
+
+
+@conversation(
+    "C1c",
+    "the caller begins while the update is on its way to the model",
+    facts=[SLOT],
+    shifts=[-0.4, -0.25, -0.19, -0.1, -0.05, 0.05, 0.09, 0.11, 0.2, 0.5, 1.0],
+    options=lambda: before_model(SlowWayToContext()),
+)
+def begins_at_the_last_instant(call: StagedCall, shift: float) -> None:
+    ask_for_thursday(call)
+    call.tool_finishes("check_slots", at=5.0, result=THURSDAY)
+    call.user_asks("And how do I get there?", at=5.0 + shift, until=6.5 + shift, answer="Take the bus.")
 
 
 @conversation(

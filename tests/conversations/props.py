@@ -13,7 +13,9 @@ from pipecat.frames.frames import (
     BotStoppedSpeakingFrame,
     Frame,
     FunctionCallResultFrame,
+    LLMMessagesTransformFrame,
 )
+from pipecat.processors.aggregators.llm_response_universal import LLMUserAggregator
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.llm_service import LLMService
 
@@ -62,6 +64,20 @@ class RepeatsResults(_Prop):
                 properties=replace(frame.properties) if frame.properties else None,
             )
         )
+
+
+class SlowWayToContext(_Prop):
+    """Stands before the model and delays what asks for a run of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delay_secs = 0.3
+
+    async def pass_on(self, frame: Frame, direction: FrameDirection) -> None:
+        if isinstance(frame, LLMMessagesTransformFrame) and frame.run_llm:
+            await asyncio.sleep(self.delay_secs)
+            self.seen.append(_now())
+        await self.push_frame(frame, direction)
 
 
 class LatePlaybackEnd(_Prop):
@@ -130,6 +146,11 @@ def behind(kind: type[FrameProcessor], prop: FrameProcessor) -> Callable[[Parts]
 def behind_model(prop: FrameProcessor) -> dict[str, Any]:
     """Options of a simulated call with a prop behind the model."""
     return {"arrange": behind(LLMService, prop), "prop": prop}
+
+
+def before_model(prop: FrameProcessor) -> dict[str, Any]:
+    """Options of a simulated call with a prop between the user aggregator and the model."""
+    return {"arrange": behind(LLMUserAggregator, prop), "prop": prop}
 
 
 def behind_output(prop: FrameProcessor) -> dict[str, Any]:

@@ -83,14 +83,20 @@ class StagedCall(SimulatedCall):
         self.seen: dict[str, Any] = {}
 
     def user_asks(
-        self, text: str, *, at: float, until: float, answer: str = "Okay.", calls: Sequence[Call | str] = ()
+        self,
+        text: str,
+        *,
+        at: float,
+        until: float,
+        answer: str = "Okay.",
+        calls: Sequence[str] = (),
+        thinks_secs: float = 0.3,
     ) -> None:
-        """The caller says something the model answers, perhaps by calling tools."""
+        """The caller says something the model answers, after some thought, perhaps by calling tools."""
         self.user_says(at=at, until=until, text=text)
         self.mind.answers[text] = answer
-        if calls:
-            made = [Call(call) if isinstance(call, str) else call for call in calls]
-            self.model_says(self.mind.reply, when=text, calls=made, times=1)
+        made = [Call(name) for name in calls]
+        self.model_says(self.mind.reply, when=text, calls=made, times=1, first_token_secs=thinks_secs)
 
 
 Write = Callable[[StagedCall, float], None]

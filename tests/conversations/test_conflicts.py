@@ -31,6 +31,27 @@ def test_c1_what_comes_under_the_callers_speech_is_told_after_the_answer(door):
 
 
 @both_doors
+@pytest.mark.parametrize("shift", [0.0, 1.65, 2.3, 2.8])
+def test_c1_nothing_is_told_ahead_of_an_answer_that_is_owed(door, shift):
+    timeline = performed(conflicts.finishes_before_a_slow_answer.id, door, shift).timeline
+    answer, update = utterance(timeline, "Take the bus."), utterance(timeline, SLOT.sentence)
+    quiet_before_answer = answer.started_at - timeline.user_speech[-1].ended_at
+    assert timeline.tool_runs[0].ended_at < answer.started_at and quiet_before_answer > 1.5
+    assert update.started_at == approx(answer.ended_at + 0.65 + 0.4, abs=0.2)
+
+
+@both_doors
+def test_c1_an_update_that_was_on_its_way_is_withdrawn_when_the_caller_is_first(door):
+    performance = performed(conflicts.begins_at_the_last_instant.id, door)
+    timeline = performance.timeline
+    asked_at, arrived_at = 5.0, performance.seen["prop"][0]
+    noticed = timeline.user_speech[-1].started_at + 0.2
+    assert asked_at < noticed < arrived_at < timeline.user_speech[-1].ended_at
+    assert not any(noticed < run.at < timeline.user_speech[-1].ended_at for run in timeline.model_runs)
+    assert performance.outcomes == ["withdrawn", "completed"]
+
+
+@both_doors
 def test_c2_what_comes_during_playback_waits_for_its_end_and_a_quiet_moment(door):
     timeline = performed(conflicts.finishes_under_playback.id, door).timeline
     (tool,) = timeline.tool_runs
