@@ -15,9 +15,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
 from aiohttp import web
+
+from bots.loopback import LoopbackServer
 
 SLOTS = {"thursday": ["10:00", "14:30"], "friday": []}
 CUSTOMERS = {"anna bell": {"customer": "Anna Bell", "record": "1042"}}
@@ -70,7 +71,7 @@ class Exchange:
     at: float
 
 
-class ClinicService:
+class ClinicService(LoopbackServer):
     """The service and what it saw.
 
     Parameters:
@@ -94,23 +95,7 @@ class ClinicService:
         app.router.add_get("/slots", self._slots)
         app.router.add_get("/customers", self._customers)
         app.router.add_post("/appointments", self._appointments)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-
-    async def __aenter__(self) -> Self:
-        """Listen on a free port of 127.0.0.1."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Stop listening."""
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a trailing slash."""
-        host, port = self._runner.addresses[0][:2]
-        return f"http://{host}:{port}"
+        super().__init__(app)
 
     def script(self, path: str, behaviour: Behaviour) -> None:
         """Set how an endpoint behaves from now on.

@@ -16,10 +16,11 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
+from bots.loopback import LoopbackServer
 from pipecat_async_tools.delivery.wording import NOTE_MARKER, RECORD_MARKER
 
 FIRST_TOKEN_SECS = 0.15
@@ -192,7 +193,7 @@ def _plain(text: str) -> str:
     return " ".join(re.sub(r"[^\w:']+", " ", text).lower().split())
 
 
-class ScriptedLLM:
+class ScriptedLLM(LoopbackServer):
     """The server.
 
     Parameters:
@@ -204,23 +205,12 @@ class ScriptedLLM:
         self.replies: list[Reply] = []
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self._complete)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-
-    async def __aenter__(self) -> Self:
-        """Listen on a free port of 127.0.0.1."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Stop listening."""
-        await self._runner.cleanup()
+        super().__init__(app)
 
     @property
     def url(self) -> str:
         """The base URL to give to an OpenAI client."""
-        host, port = self._runner.addresses[0][:2]
-        return f"http://{host}:{port}/v1"
+        return f"{super().url}/v1"
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

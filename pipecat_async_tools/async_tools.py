@@ -13,6 +13,7 @@ from pipecat.adapters.llm.schemas.direct_function import DirectFunction
 from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.utils.base_object import BaseObject
 
+from pipecat_async_tools.background import Background
 from pipecat_async_tools.batches.aggregator import BatchAggregator
 from pipecat_async_tools.batches.batch import BatchPolicy
 from pipecat_async_tools.delivery.clocks import CallClocks, ClockParams
@@ -129,7 +130,7 @@ class AsyncTools(BaseObject):
         self._drain_secs = drain_secs
         self._store = store or MemoryStore()
         self._wording = wording or Wording()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._stopping: asyncio.Task[None] | None = None
         for name in EVENT_NAMES:
             self._register_event_handler(name)
@@ -231,8 +232,8 @@ class AsyncTools(BaseObject):
 
     async def _wind_up(self) -> None:
         await self._ledger.stop(self._drain_secs)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if writing := self._background.running:
+            await asyncio.wait(writing)
 
     def _correction(self, operation: Operation) -> Envelope:
         return Envelope.of(
@@ -249,9 +250,7 @@ class AsyncTools(BaseObject):
             self._clocks.operations.accepted(event.operation_id)
         elif event.operation_id and event.name == "on_operation_settled":
             self._clocks.operations.settled(event.operation_id)
-        task = asyncio.create_task(self._write_and_tell(event))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._background.spawn(self._write_and_tell(event))
 
     async def _write_and_tell(self, event: Event) -> None:
         await self._call_event_handler(event.name, event)  # pyright: ignore[reportUnknownMemberType]

@@ -10,6 +10,7 @@ from typing import Any
 from pipecat.frames.frames import CancelFrame, EndFrame, Frame
 from pipecat.processors.frame_processor import FrameDirection
 
+from pipecat_async_tools.background import Background
 from pipecat_async_tools.batches.batch import BatchPolicy, BatchState
 from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.events import Journal
@@ -47,7 +48,7 @@ class BatchAggregator(PassingProcessor):
         self._journal = journal
         self._batches: dict[str, BatchState] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     @property
     def batches(self) -> tuple[BatchState, ...]:
@@ -110,9 +111,7 @@ class BatchAggregator(PassingProcessor):
         if not batch.waits_for_unstarted_only:
             return
         batch.expected.clear()
-        task = asyncio.create_task(self._maybe_close(batch))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._background.spawn(self._maybe_close(batch))
 
     def _forget_timer(self, batch_id: str) -> None:
         if timer := self._timers.pop(batch_id, None):

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loguru import logger
 from pipecat.frames.frames import Frame, LLMMessagesTransformFrame, SystemFrame
 
+from pipecat_async_tools.background import Background
 from pipecat_async_tools.delivery.envelope import ContextUpdated, Envelope
 
 Message = dict[str, Any]
@@ -41,7 +41,7 @@ class ContextEditor:
         self._push = push_upstream
         self._messages: dict[str, Message] = {}
         self._called: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     async def ask(
         self,
@@ -126,16 +126,11 @@ class ContextEditor:
             if delivery.callbacks and delivery.delivery_id not in self._called:
                 self._called.add(delivery.delivery_id)
                 for callback in delivery.callbacks:
-                    self._spawn(callback)
-
-    def _spawn(self, callback: ContextUpdated) -> None:
-        task = asyncio.create_task(_guarded(callback()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+                    self._background.spawn(_guarded(callback))
 
 
-async def _guarded(callback: Coroutine[Any, Any, None] | Awaitable[None]) -> None:
+async def _guarded(callback: ContextUpdated) -> None:
     try:
-        await callback
+        await callback()
     except Exception as e:
         logger.error(f"on_context_updated of a tool raised {type(e).__name__}: {e}")

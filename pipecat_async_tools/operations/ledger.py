@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from loguru import logger
 
+from pipecat_async_tools.background import Background
 from pipecat_async_tools.errors import StoreError
 from pipecat_async_tools.events import Journal
 from pipecat_async_tools.operations import outcome as outcomes
@@ -62,7 +63,7 @@ class OperationLedger:
         self._listener: OperationListener | None = None
         self._operations: dict[str, Operation] = {}
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._runner = Runner(
             claim=lambda operation_id: self._insist(lambda: store.claim(operation_id), "claim an operation"),
             tools=tools,
@@ -114,7 +115,7 @@ class OperationLedger:
 
     def settle_soon(self, operation_id: str, outcome: Outcome) -> None:
         """Settle an operation from code that must not wait, such as ``process_frame``."""
-        self._spawn(self.settle(operation_id, outcome))
+        self._background.spawn(self.settle(operation_id, outcome))
 
     async def progress(self, operation_id: str, text: str) -> None:
         """Keep the latest progress of a running operation; too late changes nothing."""
@@ -132,7 +133,7 @@ class OperationLedger:
 
     def progress_soon(self, operation_id: str, text: str) -> None:
         """Keep progress from code that must not wait."""
-        self._spawn(self.progress(operation_id, text))
+        self._background.spawn(self.progress(operation_id, text))
 
     async def cancel(self, operation_id: str) -> bool:
         """Settle an operation as cancelled, then stop its handler.
@@ -156,8 +157,8 @@ class OperationLedger:
         for operation in self.operations:
             if not operation.is_settled:
                 self.settle_soon(operation.operation_id, _left_open(operation))
-        if self._tasks:
-            _, unwritten = await asyncio.wait(self._tasks, timeout=STORE_TIMEOUT_SECS)
+        if writing := self._background.running:
+            _, unwritten = await asyncio.wait(writing, timeout=STORE_TIMEOUT_SECS)
             for task in unwritten:
                 task.cancel()
             if unwritten:
@@ -176,7 +177,7 @@ class OperationLedger:
         return known is not None and known.is_settled
 
     def _deadline_passed(self, operation: Operation) -> None:
-        self._spawn(self._time_out(operation))
+        self._background.spawn(self._time_out(operation))
 
     async def _time_out(self, operation: Operation) -> None:
         await self.settle(operation.operation_id, outcomes.timed_out(operation.timeout_secs))
@@ -214,11 +215,6 @@ class OperationLedger:
                 logger.error(f"{e}; trying again in {wait_secs:g} s")
                 await asyncio.sleep(wait_secs)
                 wait_secs = min(wait_secs * 2, STORE_TIMEOUT_SECS)
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _left_open(operation: Operation) -> Outcome:

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +21,7 @@ from pipecat.frames.frames import (
 )
 from pipecat.processors.frame_processor import FrameDirection
 
+from pipecat_async_tools.background import Background
 from pipecat_async_tools.errors import StoreError
 from pipecat_async_tools.events import Journal
 from pipecat_async_tools.frames import (
@@ -116,7 +116,7 @@ class OperationRegistry(PassingProcessor):
         self._journal = journal
         self._on_ended = on_ended
         self._groups: dict[str, CallGroup] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         ledger.listen(self)
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
@@ -173,11 +173,11 @@ class OperationRegistry(PassingProcessor):
             return
         call.operation = operation
         group.reconsider()
-        self._spawn(self._push_settled(group, call))
+        self._background.spawn(self._push_settled(group, call))
 
     def operation_corrected(self, operation: Operation) -> None:
         """Pass on an operation that succeeded after its time-out."""
-        self._spawn(self.push_frame(OperationCorrectedFrame(operation)))
+        self._background.spawn(self.push_frame(OperationCorrectedFrame(operation)))
 
     def operation_progressed(self, operation: Operation) -> None:
         """Note the progress of a running operation."""
@@ -211,7 +211,7 @@ class OperationRegistry(PassingProcessor):
             await self._dismiss(group, call)
         elif call.kind is CallKind.ADOPTED and group.verdict is Verdict.ACCEPTED:
             # Started only after its siblings were announced, one call at a time.
-            self._spawn(self._admit(group, call))
+            self._background.spawn(self._admit(group, call))
 
     async def _handle_result(self, frame: FunctionCallResultFrame) -> None:
         group, call = self._find(frame.tool_call_id)
@@ -253,11 +253,11 @@ class OperationRegistry(PassingProcessor):
 
     def _decided(self, group: CallGroup) -> None:
         if group.verdict is Verdict.NATIVE:
-            self._spawn(self._release(group))
+            self._background.spawn(self._release(group))
             return
         for call in group.candidates:
             if call.kind is CallKind.ADOPTED:
-                self._spawn(self._admit(group, call))
+                self._background.spawn(self._admit(group, call))
 
     async def _release(self, group: CallGroup) -> None:
         """Let the results of a quick group go where they were going."""
@@ -393,11 +393,6 @@ class OperationRegistry(PassingProcessor):
     def _drop_groups(self) -> None:
         for group in self._groups.values():
             group.drop()
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _refusal(reason: str) -> Answer:
