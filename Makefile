@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test kill lint bench clean
 
-demo: $(STAMP)-offline
+demo: $(STAMP)-demo
 	$(BIN)/python -m bots.demo
 
 test: $(STAMP)-dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+kill: $(STAMP)-dev
+	PIPECAT_ASYNC_TOOLS_KILL=all $(BIN)/python -m pytest -n 2 tests/kill
 
 lint: $(STAMP)-dev
 	$(BIN)/ruff check .
@@ -19,6 +22,7 @@ lint: $(STAMP)-dev
 bench: $(STAMP)-dev
 	$(BIN)/python -m benchmarks.versus_native
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.stores
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

@@ -100,7 +100,7 @@ class Lane:
 
 async def measure_frames(rounds: int, frames: int) -> bool:
     """Measure a passing frame, print the table, and return whether the aim was met."""
-    async_tools = AsyncTools(session_id="benchmark")
+    async_tools = AsyncTools(session_id="benchmark", store="sqlite:///:memory:")
     lanes = [
         empty := Lane("nothing in between", []),
         queued := Lane("4 do-nothing, queued", [DoesNothing() for _ in range(4)]),

@@ -61,6 +61,7 @@ def build_call(
     services: Services,
     *,
     session_id: str,
+    store: str | None = None,
     plain: bool = False,
     idle_timeout_secs: float | None = 300,
 ) -> Call:
@@ -70,13 +71,14 @@ def build_call(
         transport: Where the caller is.
         services: Ears, model and voice.
         session_id: What the call's operations and deliveries are filed under.
+        store: The URL of the store they are kept in; None leaves it to the plug-in.
         plain: Whether Pipecat runs the tools by itself, without the plug-in.
         idle_timeout_secs: Seconds without speech until the call is ended.
 
     Returns:
         The call, ready to run.
     """
-    async_tools = None if plain else AsyncTools(session_id=session_id, tools=TOOLS)
+    async_tools = None if plain else AsyncTools(session_id=session_id, tools=TOOLS, store=store)
     context = LLMContext(tools=[*async_tools.functions] if async_tools else [native(tool) for tool in TOOLS])
     aggregators = LLMContextAggregatorPair(
         context, user_params=LLMUserAggregatorParams(vad_analyzer=SileroVADAnalyzer())

@@ -36,6 +36,7 @@ QUIET_SECS = 0.8
 PATIENCE_SECS = 20.0
 """The longest that the caller waits for anything."""
 
+SESSION = "demo"
 UPDATE = ("On Thursday there is 10:00 and 14:30.", "I have your record, Anna Bell, number 1042.")
 ENDPOINTS = ("/slots", "/customers")
 
@@ -132,7 +133,7 @@ async def play(*, plain: bool, voice: str | None, wav: Path, report: Path | None
         clinic.script("/slots", Behaviour(delay_secs=SLOTS_SECS))
         clinic.script("/customers", Behaviour(delay_secs=CUSTOMER_SECS))
         transport = InProcessTransport(line)
-        call = build_call(transport, services, session_id="demo", plain=plain)
+        call = build_call(transport, services, session_id=SESSION, store=_fresh_store(wav), plain=plain)
         timeline.watch(call)
         running = asyncio.create_task(call.run())
         await call.greet()
@@ -145,6 +146,18 @@ async def play(*, plain: bool, voice: str | None, wav: Path, report: Path | None
         await running
     line.write_wav(wav)
     return _report(facts, timeline, wav, report, plain=plain)
+
+
+def _store_of(wav: Path) -> Path:
+    return wav.with_suffix(".db")
+
+
+def _fresh_store(wav: Path) -> str:
+    """Return the URL of the call's store, next to the recording; what an earlier demo left is removed."""
+    path = _store_of(wav)
+    for leftover in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        leftover.unlink(missing_ok=True)
+    return f"sqlite:///{path}"
 
 
 async def _facts(call: Call, line: Line, timeline: Timeline, clinic: ClinicService) -> CallFacts:
@@ -168,6 +181,9 @@ def _report(facts: CallFacts, timeline: Timeline, wav: Path, report: Path | None
     for check in checks:
         print(f"{'ok ' if check.passed else 'NOT'}  {check.name}: {check.detail}")
     print(f"\nthe recording is in {wav}")
+    if not plain:
+        store = f"sqlite:///{_store_of(wav)}"
+        print(f"what happened, and why: .venv/bin/pipecat-async-tools explain {SESSION} --store {store}")
     if report:
         data = {
             "plain": plain,

@@ -19,7 +19,7 @@ async def check_availability(op: OperationContext, day: str) -> dict:
 
 
 async def main() -> Timeline:
-    async_tools = AsyncTools(session_id="example-00", tools=[check_availability])
+    async_tools = AsyncTools(session_id="example-00", tools=[check_availability], store="sqlite:///:memory:")
 
     call = SimulatedCall(async_tools)
     call.model_says("Thursday is free at ten and at half past two.", when="UPDATE DUE")

@@ -17,7 +17,10 @@ async def load_customer(params: FunctionCallParams) -> None:
 
 async def main() -> Timeline:
     # `tools` of a SimulatedCall are registered with cancel_on_interruption=False: that is what adopts them.
-    call = SimulatedCall(AsyncTools(session_id="example-01"), tools={"load_customer": load_customer})
+    call = SimulatedCall(
+        AsyncTools(session_id="example-01", store="sqlite:///:memory:"),
+        tools={"load_customer": load_customer},
+    )
     call.model_says("I found you, Kim, a customer since 2019.", when="UPDATE DUE")
     call.model_says("Let me look.", when="record", calls=[Call("load_customer")])
 

@@ -26,7 +26,9 @@ async def send_directions(op: OperationContext) -> str:
 
 
 async def main() -> Timeline:
-    async_tools = AsyncTools(session_id="example-02", tools=[book, send_directions])
+    async_tools = AsyncTools(
+        session_id="example-02", tools=[book, send_directions], store="sqlite:///:memory:"
+    )
 
     async def print_event(_: AsyncTools, event: Event) -> None:
         print(f"{event.at:8.3f}  {event.name:26}  {event.tool or event.delivery_id}  {event.reason}")

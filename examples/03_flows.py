@@ -35,7 +35,7 @@ def node(name: str, task: str, *functions) -> NodeConfig:
 
 
 async def main() -> Timeline:
-    call = SimulatedCall(AsyncTools(session_id="example-03"))
+    call = SimulatedCall(AsyncTools(session_id="example-03", store="sqlite:///:memory:"))
     manager = FlowManager(
         llm=call.line.model, context_aggregator=call.line.aggregators, worker=call.line.worker
     )

@@ -14,10 +14,10 @@ The house:
 
 from importlib.metadata import version
 
-from pipecat_async_tools.async_tools import AsyncTools, BatchSnapshot, SessionSnapshot
+from pipecat_async_tools.async_tools import AsyncTools
 from pipecat_async_tools.batches.batch import BatchPolicy
 from pipecat_async_tools.delivery.clocks import ChannelState, ClockParams
-from pipecat_async_tools.delivery.envelope import Envelope, TellingRecord
+from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.policy import (
     AttachToNextResponse,
     DeliverNow,
@@ -41,8 +41,11 @@ from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.operations.outcome import OutcomeClass, ToolError
 from pipecat_async_tools.operations.tool import OperationContext, Retry, async_tool
+from pipecat_async_tools.operations.worker import Worker
+from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot
 from pipecat_async_tools.store.base import Store
-from pipecat_async_tools.store.memory import MemoryStore
+from pipecat_async_tools.store.rows import DeadLetter, DeliveryRow, TellingRecord
+from pipecat_async_tools.store.url import store_from_url
 
 __version__ = version("pipecat-async-tools")
 
@@ -55,15 +58,16 @@ __all__ = [
     "ChannelState",
     "ClockParams",
     "ConfigurationError",
+    "DeadLetter",
     "DeliverNow",
     "DeliveryDecision",
     "DeliveryPolicy",
+    "DeliveryRow",
     "Envelope",
     "Event",
     "Executor",
     "IllegalTransitionError",
     "LocalExecutor",
-    "MemoryStore",
     "Operation",
     "OperationContext",
     "OperationStatus",
@@ -79,6 +83,8 @@ __all__ = [
     "ToolDefinitionError",
     "ToolError",
     "Wording",
+    "Worker",
     "__version__",
     "async_tool",
+    "store_from_url",
 ]

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+import os
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
 from loguru import logger
@@ -24,60 +25,39 @@ from pipecat_async_tools.delivery.playback import PlaybackTracker
 from pipecat_async_tools.delivery.policy import DeliveryPolicy
 from pipecat_async_tools.delivery.wording import Wording
 from pipecat_async_tools.errors import ConfigurationError, StoreError
-from pipecat_async_tools.events import EVENT_NAMES, Event, Journal
+from pipecat_async_tools.events import EVENT_NAMES, LOGGED_ONLY, NOT_LOGGED_BY_STORES, Event, Journal
+from pipecat_async_tools.operations.answers import Answers
+from pipecat_async_tools.operations.batch_book import BatchBook
+from pipecat_async_tools.operations.call_policy import Adopt, CallPolicy
 from pipecat_async_tools.operations.executors.base import Executor
 from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.functions import direct_function, flow_function
-from pipecat_async_tools.operations.ledger import OperationLedger, in_time
-from pipecat_async_tools.operations.operation import Operation
-from pipecat_async_tools.operations.registry import Adopt, CallPolicy, OperationRegistry
-from pipecat_async_tools.operations.tool import ToolHandler, ToolSpec, spec_of
+from pipecat_async_tools.operations.insisting import in_time
+from pipecat_async_tools.operations.ledger import OperationLedger
+from pipecat_async_tools.operations.operation import Operation, new_id
+from pipecat_async_tools.operations.registry import OperationRegistry
+from pipecat_async_tools.operations.sweeper import Sweeper
+from pipecat_async_tools.operations.tool import ToolHandler, specs_by_name
+from pipecat_async_tools.session import SessionKeeper
+from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot
 from pipecat_async_tools.store.base import Store
-from pipecat_async_tools.store.memory import MemoryStore
+from pipecat_async_tools.store.rows import delivery_id
+from pipecat_async_tools.store.url import store_from_url
 from pipecat_async_tools.wiring import Wiring
 
+STORE_VARIABLE = "PIPECAT_ASYNC_TOOLS_STORE"
+DEFAULT_STORE = "sqlite:///calls.db"
 
-@dataclass(frozen=True, kw_only=True)
-class BatchSnapshot:
-    """A batch at one moment.
-
-    Parameters:
-        batch_id: The batch.
-        turn_id: The caller's turn.
-        operation_ids: Its operations.
-        missing: Ids of the calls it still waits for.
-        closed: Whether it has closed.
-    """
-
-    batch_id: str
-    turn_id: str
-    operation_ids: tuple[str, ...]
-    missing: tuple[str, ...]
-    closed: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionSnapshot:
-    """A call at one moment.
-
-    Parameters:
-        session_id: The caller's session.
-        operations: Its operations, oldest first.
-        batches: Its batches, oldest first.
-        deliveries: Its deliveries, oldest first, each with its tellings.
-    """
-
-    session_id: str
-    operations: tuple[Operation, ...]
-    batches: tuple[BatchSnapshot, ...]
-    deliveries: tuple[Envelope, ...]
+# How long what is being said may go on after the last operation has ended.
+_FAREWELL_SECS = 30.0
 
 
 class AsyncTools(BaseObject):
     """Slow tools for one call: accepted at once, run outside the turn, told once when it can be heard.
 
-    Every event of :data:`~pipecat_async_tools.events.EVENT_NAMES` can be subscribed to; handlers get
-    this object and an :class:`~pipecat_async_tools.events.Event`::
+    Every event of :data:`~pipecat_async_tools.events.EVENT_NAMES` but those of
+    :data:`~pipecat_async_tools.events.LOGGED_ONLY` can be subscribed to; handlers get this object
+    and an :class:`~pipecat_async_tools.events.Event`::
 
         @async_tools.event_handler("on_delivery_spoken")
         async def on_delivery_spoken(async_tools, event): ...
@@ -88,7 +68,7 @@ class AsyncTools(BaseObject):
         *,
         session_id: str,
         tools: Sequence[ToolHandler] = (),
-        store: Store | None = None,
+        store: Store | str | None = None,
         executor: Executor | None = None,
         adopt: Adopt = True,
         adopted_timeout_secs: float = 120.0,
@@ -99,13 +79,19 @@ class AsyncTools(BaseObject):
         wording: Wording | None = None,
         channel: str = "",
         drain_secs: float = 10.0,
+        lease_secs: float = 10.0,
+        greeting_timeout_secs: float = 5.0,
+        undeliverable_after_secs: float | None = None,
     ):
         """Wire one call.
 
         Args:
-            session_id: Names the caller's session, across calls.
+            session_id: Names the caller's session. A later call with the same name tells what this one
+                still owed.
             tools: Functions decorated with ``@async_tool``.
-            store: Remembers operations; None keeps them as long as the process lives.
+            store: Remembers everything: a :class:`~pipecat_async_tools.store.base.Store` or its URL, such
+                as "sqlite:///calls.db", "postgresql://…" or "redis://…". None takes the URL from the
+                environment variable PIPECAT_ASYNC_TOOLS_STORE, or else "sqlite:///calls.db".
             executor: Runs operations; None runs them on this event loop.
             adopt: Which native functions registered with ``cancel_on_interruption=False`` are adopted:
                 all of them, names, or a predicate of the name.
@@ -117,34 +103,50 @@ class AsyncTools(BaseObject):
             wording: What is said.
             channel: What kind of channel it is, such as "webrtc" or "twilio", for policies.
             drain_secs: Seconds that running operations may go on after the pipeline has ended.
+            lease_secs: Seconds after which what a dead process held or ran is free for others.
+            greeting_timeout_secs: Seconds after which what an earlier call left is told although the bot
+                has not greeted the caller.
+            undeliverable_after_secs: Seconds after the end of the call after which what is still pending
+                becomes undeliverable (``on_delivery_undeliverable``), so that the application can send a
+                message instead; None waits for the caller for ever.
 
         Raises:
             ConfigurationError: An argument has a value it cannot have.
             ToolDefinitionError: A tool was not decorated.
         """
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
-        _check(session_id, store, adopt, adopted_timeout_secs, acknowledge, drain_secs)
+        _check(session_id, adopt, adopted_timeout_secs, acknowledge)
+        _check_secs(drain_secs, lease_secs, greeting_timeout_secs, undeliverable_after_secs)
         batch_policy, clock_params = batches or BatchPolicy(), clocks or ClockParams()
         self._session_id = session_id
-        self._specs = _by_name(tools)
+        self._specs = specs_by_name(tools)
         self._drain_secs = drain_secs
-        self._store = store or MemoryStore()
+        self._undeliverable_after_secs = undeliverable_after_secs
+        self._store, self._owns_store = _store_of(store)
+        owner = new_id("call")
         self._wording = wording or Wording()
         self._background = Background()
+        self._started = False
         self._stopping: asyncio.Task[None] | None = None
-        for name in EVENT_NAMES:
+        for name in set(EVENT_NAMES) - LOGGED_ONLY:
             self._register_event_handler(name)
 
         self._clocks = CallClocks(clock_params, channel=channel)
         journal = Journal(session_id=session_id, now=_now, publish=self._publish)
         self._ledger = OperationLedger(
-            store=self._store, executor=executor or LocalExecutor(), tools=self._specs, journal=journal
+            store=self._store,
+            owner=owner,
+            executor=executor or LocalExecutor(),
+            tools=self._specs,
+            journal=journal,
         )
+        book = BatchBook(self._store)
         self._desk = DeliveryDesk(policy=delivery or DeliveryPolicy(), journal=journal)
         wiring = Wiring()
         self._registry = OperationRegistry(
             session_id=session_id,
             ledger=self._ledger,
+            book=book,
             tools=self._specs,
             policy=CallPolicy(
                 grace_secs=batch_policy.grace_secs,
@@ -152,20 +154,46 @@ class AsyncTools(BaseObject):
                 adopted_timeout_secs=adopted_timeout_secs,
                 model_acknowledges=acknowledge == "model",
             ),
-            acceptance=self._wording.acceptance,
+            answers=Answers(self._wording),
             turn_id=lambda: self._clocks.caller.turn_id,
             journal=journal,
+            on_started=self._pipeline_started,
             on_ended=self._pipeline_ended,
             wiring=wiring,
         )
         self._aggregator = BatchAggregator(
-            policy=batch_policy, tools=self._specs, journal=journal, wiring=wiring
+            policy=batch_policy,
+            tools=self._specs,
+            journal=journal,
+            dismissed=book.dismissed,
+            wiring=wiring,
+        )
+        self._keeper = SessionKeeper(
+            store=self._store,
+            session_id=session_id,
+            owner=owner,
+            lease_secs=lease_secs,
+            tools=self._specs,
+            ledger=self._ledger,
+            desk=self._desk,
+            is_ours=self._registry.knows,
+            take_in=lambda envelope: self._gate.take_in(envelope),
+        )
+        self._sweeper = Sweeper(
+            store=self._store,
+            owner=owner,
+            lease_secs=lease_secs,
+            tools=self._specs,
+            session_id=session_id,
+            submit=self._ledger.run,
         )
         self._gate = ActivityGate(
             clocks=self._clocks,
             params=clock_params,
             desk=self._desk,
+            rights=self._keeper,
             wording=self._wording,
+            greeting_timeout_secs=greeting_timeout_secs,
             correction=self._correction,
             wiring=wiring,
         )
@@ -206,16 +234,7 @@ class AsyncTools(BaseObject):
         return SessionSnapshot(
             session_id=self._session_id,
             operations=self._ledger.operations,
-            batches=tuple(
-                BatchSnapshot(
-                    batch_id=batch.batch_id,
-                    turn_id=batch.turn_id,
-                    operation_ids=tuple(o.operation_id for o in batch.operations.values()),
-                    missing=batch.missing,
-                    closed=batch.closed,
-                )
-                for batch in self._aggregator.batches
-            ),
+            batches=tuple(BatchSnapshot.of(batch) for batch in self._aggregator.batches),
             deliveries=self._desk.deliveries,
         )
 
@@ -230,15 +249,41 @@ class AsyncTools(BaseObject):
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._wind_up())
 
+    def _pipeline_started(self) -> None:
+        self._started = True
+        self._background.spawn(self._take_up())
+
+    async def _take_up(self) -> None:
+        # The lease first: only a living owner can hold a session.
+        await self._sweeper.start()
+        self._keeper.start()
+
     async def _wind_up(self) -> None:
+        await self._sweeper.drain()
         await self._ledger.stop(self._drain_secs)
+        if self._started:
+            # A farewell may still be playing: until the gate is closed its telling has no end.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._gate.closed.wait(), _FAREWELL_SECS)
+        await self._sweeper.stop()
+        await self._keeper.stop()
         if writing := self._background.running:
             await asyncio.wait(writing)
+        if self._undeliverable_after_secs is not None and self._desk.has_open:
+            self._background.spawn(self._give_up(self._undeliverable_after_secs))
+        elif self._owns_store:
+            await self._store.close()
+
+    async def _give_up(self, after_secs: float) -> None:
+        await self._keeper.give_up(after_secs)
+        if self._owns_store:
+            await self._store.close()
 
     def _correction(self, operation: Operation) -> Envelope:
         return Envelope.of(
             (operation,),
             tools=self._specs,
+            delivery_id=delivery_id(operation.batch_id, operation, corrected=True),
             batch_id=operation.batch_id,
             turn_id=operation.turn_id,
             ready_at=_now(),
@@ -254,6 +299,8 @@ class AsyncTools(BaseObject):
 
     async def _write_and_tell(self, event: Event) -> None:
         await self._call_event_handler(event.name, event)  # pyright: ignore[reportUnknownMemberType]
+        if event.name not in NOT_LOGGED_BY_STORES:
+            return
         try:
             await in_time(self._store.append(event), "write an event")
         except StoreError as e:
@@ -264,31 +311,16 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _by_name(tools: Sequence[ToolHandler]) -> Mapping[str, ToolSpec]:
-    if callable(tools):
-        raise ConfigurationError(f"tools={tools!r}: pass a list of functions")
-    specs: dict[str, ToolSpec] = {}
-    for spec in map(spec_of, tools):
-        if spec.name in specs:
-            raise ConfigurationError(f"tools: two functions are named {spec.name}; rename one")
-        specs[spec.name] = spec
-    return specs
+def _store_of(store: Store | str | None) -> tuple[Store, bool]:
+    """Return the store, and whether it is ours to close."""
+    if store is None:
+        store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    return (store_from_url(store), True) if isinstance(store, str) else (store, False)
 
 
-def _check(
-    session_id: str,
-    store: Any,
-    adopt: Any,
-    adopted_timeout_secs: float,
-    acknowledge: str,
-    drain_secs: float,
-) -> None:
+def _check(session_id: str, adopt: Any, adopted_timeout_secs: float, acknowledge: str) -> None:
     if not session_id:
         raise ConfigurationError("session_id='': pass a name for the caller's session")
-    if isinstance(store, str):
-        raise ConfigurationError(
-            f"store={store!r}: pass a Store object, or None for as long as the process lives"
-        )
     if isinstance(adopt, str) or not (callable(adopt) or isinstance(adopt, (bool, Collection))):
         raise ConfigurationError(
             f"adopt={adopt!r}: pass True, False, a list of names or a function of the name"
@@ -297,5 +329,18 @@ def _check(
         raise ConfigurationError(f"adopted_timeout_secs={adopted_timeout_secs}: pass seconds above 0")
     if acknowledge not in ("template", "model"):
         raise ConfigurationError(f"acknowledge={acknowledge!r}: pass 'template' or 'model'")
+
+
+def _check_secs(
+    drain_secs: float, lease_secs: float, greeting_timeout_secs: float, undeliverable_after_secs: float | None
+) -> None:
     if drain_secs < 0:
         raise ConfigurationError(f"drain_secs={drain_secs}: pass seconds, 0 or more")
+    if lease_secs < 1:
+        raise ConfigurationError(f"lease_secs={lease_secs}: pass seconds, 1 or more")
+    if greeting_timeout_secs < 0:
+        raise ConfigurationError(f"greeting_timeout_secs={greeting_timeout_secs}: pass seconds, 0 or more")
+    if undeliverable_after_secs is not None and undeliverable_after_secs <= 0:
+        raise ConfigurationError(
+            f"undeliverable_after_secs={undeliverable_after_secs}: pass seconds above 0, or None"
+        )

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 EVENT_NAMES = (
     "on_operation_accepted",
+    "on_operation_joined",
     "on_operation_refused",
     "on_operation_started",
+    "on_operation_attempted",
     "on_operation_progressed",
+    "on_operation_recovered",
     "on_operation_settled",
     "on_operation_corrected",
+    "on_operation_replayed",
     "on_batch_opened",
     "on_batch_closed",
     "on_delivery_ready",
@@ -23,7 +28,27 @@ EVENT_NAMES = (
     "on_delivery_withdrawn",
     "on_delivery_suppressed",
     "on_delivery_undeliverable",
+    "on_delivery_replayed",
+    "on_dead_letter_opened",
+    "on_dead_letter_closed",
+    "on_session_held",
+    "on_session_released",
 )
+
+LOGGED_ONLY = frozenset(
+    {
+        "on_operation_recovered",
+        "on_operation_replayed",
+        "on_delivery_replayed",
+        "on_dead_letter_closed",
+        "on_session_held",
+        "on_session_released",
+    }
+)
+"""What other processes, and people, do to a session: it is in the store's log, and no handler gets it."""
+
+NOT_LOGGED_BY_STORES = frozenset({"on_operation_refused", "on_delivery_waiting"})
+"""What no store transition stands behind; everything else a store writes down by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +57,8 @@ class Event:
 
     Parameters:
         name: One of :data:`EVENT_NAMES`.
-        at: Seconds, on the clock of the running event loop.
+        at: Seconds: on the clock of the running event loop when a handler gets it, on the store's
+            clock when it was read from a store.
         session_id: The caller's session.
         turn_id: The caller's turn.
         operation_id: The operation, if it is about one.
@@ -42,6 +68,8 @@ class Event:
         intent_key: The intent of the operation.
         tool: The tool of the operation.
         reason: Why, in a few words.
+        detail: JSON data that goes with it, such as the class and the wait of an attempt. Never
+            arguments or results.
     """
 
     name: str
@@ -55,6 +83,7 @@ class Event:
     intent_key: str | None = None
     tool: str | None = None
     reason: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Journal:
@@ -84,6 +113,7 @@ class Journal:
         intent_key: str | None = None,
         tool: str | None = None,
         reason: str = "",
+        detail: Mapping[str, Any] | None = None,
     ) -> None:
         """Take down one event."""
         self._publish(
@@ -99,5 +129,6 @@ class Journal:
                 intent_key=intent_key,
                 tool=tool,
                 reason=reason,
+                detail=detail or {},
             )
         )

@@ -3,6 +3,14 @@
 
 import pytest
 
+from pipecat_async_tools.async_tools import STORE_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def _a_store_of_its_own(monkeypatch):
+    # The default is a file in the working directory, which tests would share and leave behind.
+    monkeypatch.setenv(STORE_VARIABLE, "sqlite:///:memory:")
+
 
 # Last: the folders mark their tests first.
 @pytest.hookimpl(trylast=True)

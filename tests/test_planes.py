@@ -109,7 +109,7 @@ def test_the_planes_know_the_port_of_the_store_only(path):
     stores = {
         module for module, _ in imports_of(tree_of(path)) if module.startswith("pipecat_async_tools.store")
     }
-    assert stores <= {"pipecat_async_tools.store.base"}
+    assert stores <= {"pipecat_async_tools.store.base", "pipecat_async_tools.store.rows"}
     assert ("pipecat_async_tools", "store") not in set(imports_of(tree_of(path)))
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipecat.frames.frames import CancelFrame, EndFrame, Frame
@@ -24,6 +24,7 @@ from pipecat_async_tools.frames import (
 )
 from pipecat_async_tools.operations.tool import ToolSpec
 from pipecat_async_tools.processor import PassingProcessor
+from pipecat_async_tools.store.rows import delivery_id
 
 
 class BatchAggregator(PassingProcessor):
@@ -32,7 +33,13 @@ class BatchAggregator(PassingProcessor):
     handles = (BatchOpenedFrame, OperationAcceptedFrame, CallDismissedFrame, OperationSettledFrame)
 
     def __init__(
-        self, *, policy: BatchPolicy, tools: Mapping[str, ToolSpec], journal: Journal, **kwargs: Any
+        self,
+        *,
+        policy: BatchPolicy,
+        tools: Mapping[str, ToolSpec],
+        journal: Journal,
+        dismissed: Callable[[str, Sequence[str]], None],
+        **kwargs: Any,
     ):
         """Initialize the aggregator.
 
@@ -40,12 +47,14 @@ class BatchAggregator(PassingProcessor):
             policy: When a batch closes.
             tools: The ``@async_tool`` functions by name, for what they declare about telling.
             journal: Takes down what happens.
+            dismissed: Called with a batch and the calls of it that were given up; must not block.
             **kwargs: Passed to the base class.
         """
         super().__init__(**kwargs)
         self._policy = policy
         self._tools = tools
         self._journal = journal
+        self._dismissed = dismissed
         self._batches: dict[str, BatchState] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._background = Background()
@@ -86,6 +95,7 @@ class BatchAggregator(PassingProcessor):
             if batch.waits_for_unstarted_only:
                 self._give_up_later(batch)
             return
+        late = bool(batch.handed_over)
         operations, callbacks = batch.close()
         self._forget_timer(batch.batch_id)
         self._journal.record("on_batch_closed", batch_id=batch.batch_id, turn_id=batch.turn_id)
@@ -93,6 +103,7 @@ class BatchAggregator(PassingProcessor):
             envelope = Envelope.of(
                 operations,
                 tools=self._tools,
+                delivery_id=delivery_id(batch.batch_id, operations[0] if late else None),
                 batch_id=batch.batch_id,
                 turn_id=batch.turn_id,
                 ready_at=asyncio.get_running_loop().time(),
@@ -110,6 +121,7 @@ class BatchAggregator(PassingProcessor):
     def _give_up(self, batch: BatchState) -> None:
         if not batch.waits_for_unstarted_only:
             return
+        self._dismissed(batch.batch_id, sorted(batch.expected))
         batch.expected.clear()
         self._background.spawn(self._maybe_close(batch))
 

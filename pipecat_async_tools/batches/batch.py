@@ -43,10 +43,10 @@ class BatchState:
         batch_id: The batch.
         turn_id: The caller's turn.
         expected: Announced calls that have neither become an operation nor been dismissed.
-        operations: Members by call id.
+        operations: Members by operation id; an item list makes several of one call.
         callbacks: What members want to run once their outcome is in the context.
         closed: Whether it has closed; a call given up that starts after all opens it again.
-        handed_over: Call ids of the members that an earlier closing handed over.
+        handed_over: Ids of the members that an earlier closing handed over.
     """
 
     batch_id: str
@@ -60,8 +60,8 @@ class BatchState:
     def accept(self, operation: Operation) -> None:
         """Take in a member. A terminal state that was seen before stands."""
         self.expected.discard(operation.tool_call_id)
-        if operation.tool_call_id not in self.operations:
-            self.operations[operation.tool_call_id] = operation
+        if operation.operation_id not in self.operations:
+            self.operations[operation.operation_id] = operation
             self.closed = False
 
     def dismiss(self, call_id: str) -> None:
@@ -70,18 +70,18 @@ class BatchState:
 
     def settle(self, operation: Operation, callback: ContextUpdated | None) -> None:
         """Note the end of a member; the first terminal state counts."""
-        known = self.operations.get(operation.tool_call_id)
+        known = self.operations.get(operation.operation_id)
         if known is not None and known.is_settled:
             return
         self.expected.discard(operation.tool_call_id)
-        self.operations[operation.tool_call_id] = operation
+        self.operations[operation.operation_id] = operation
         if callback:
             self.callbacks.append(callback)
 
     def close(self) -> tuple[tuple[Operation, ...], tuple[ContextUpdated, ...]]:
         """Close it, and return the operations and callbacks that no earlier closing handed over."""
         self.closed = True
-        rest = tuple(o for call_id, o in self.operations.items() if call_id not in self.handed_over)
+        rest = tuple(o for o in self.operations.values() if o.operation_id not in self.handed_over)
         self.handed_over.update(self.operations)
         callbacks = tuple(self.callbacks)
         self.callbacks.clear()
@@ -90,8 +90,8 @@ class BatchState:
     @property
     def missing(self) -> tuple[str, ...]:
         """Call ids the batch still waits for."""
-        running = [call_id for call_id, o in self.operations.items() if not o.is_settled]
-        return (*sorted(self.expected), *running)
+        running = [o.tool_call_id for o in self.operations.values() if not o.is_settled]
+        return (*sorted(self.expected), *dict.fromkeys(running))
 
     @property
     def waits_for_unstarted_only(self) -> bool:

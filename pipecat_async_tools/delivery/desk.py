@@ -10,7 +10,7 @@ from typing import Literal
 from loguru import logger
 
 from pipecat_async_tools.delivery.clocks import ChannelState
-from pipecat_async_tools.delivery.envelope import Envelope, TellingOutcome, TellingRecord
+from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.policy import (
     DeliverNow,
     DeliveryDecision,
@@ -19,6 +19,7 @@ from pipecat_async_tools.delivery.policy import (
 )
 from pipecat_async_tools.events import Journal
 from pipecat_async_tools.operations.operation import Operation
+from pipecat_async_tools.store.rows import DeliveryState, TellingOutcome, TellingRecord
 
 _EVENT_OF: dict[TellingOutcome, str] = {
     "completed": "on_delivery_spoken",
@@ -57,6 +58,7 @@ class DeliveryDesk:
         self._policy = policy
         self._journal = journal
         self._envelopes: dict[str, Envelope] = {}
+        self._denied_until: dict[str, float] = {}
         self._corrections: list[tuple[Operation, Callable[[], Envelope]]] = []
 
     @property
@@ -68,6 +70,10 @@ class DeliveryDesk:
     def has_open(self) -> bool:
         """Whether the caller is owed anything."""
         return any(e.is_open for e in self._envelopes.values())
+
+    def get(self, delivery_id: str) -> Envelope | None:
+        """Return a delivery."""
+        return self._envelopes.get(delivery_id)
 
     def add(self, envelope: Envelope) -> None:
         """Take in a delivery."""
@@ -95,12 +101,35 @@ class DeliveryDesk:
         elif mentions:
             self.add(replace(build(), speak="never", subjects=frozenset()))
 
-    def due(self, channel: ChannelState, now: float) -> Due:
-        """Ask the policy about every open delivery; urgent ones go first and alone."""
+    def deny(self, delivery_id: str, until: float) -> None:
+        """Leave a delivery alone until then: the store did not grant it."""
+        self._denied_until[delivery_id] = until
+
+    def settled_elsewhere(self, delivery_id: str, state: DeliveryState, reason: str) -> None:
+        """Note what another process, or the passing of time, made of a pending delivery."""
+        envelope = self._envelopes.get(delivery_id)
+        if envelope is None or envelope.state != "pending":
+            return
+        self._envelopes[delivery_id] = replace(envelope, state=state, reason=reason)
+        if state == "undeliverable":
+            self._put(self._envelopes[delivery_id], "on_delivery_undeliverable", reason)
+
+    def due(self, channel: ChannelState, now: float, *, greeted: bool = True) -> Due:
+        """Ask the policy about every open delivery; urgent ones go first and alone.
+
+        Args:
+            channel: What the clocks say.
+            now: Seconds.
+            greeted: Whether the caller was greeted, or need not be waited for any longer.
+        """
         suppressed: list[Envelope] = []
         ready: list[tuple[Envelope, bool]] = []
         for envelope in [e for e in self._envelopes.values() if e.state == "pending"]:
             decision = self._decide(envelope, channel, now)
+            if now < self._denied_until.get(envelope.delivery_id, 0.0):
+                decision = DeliveryDecision(reason="the store has not granted it")
+            elif isinstance(decision, DeliverNow) and envelope.restored and not greeted:
+                decision = DeliveryDecision(reason="the caller has not been greeted yet")
             if isinstance(decision, SuppressAndPersist):
                 given_up = replace(envelope, state="suppressed", reason=decision.reason)
                 suppressed.append(self._put(given_up, "on_delivery_suppressed", decision.reason))

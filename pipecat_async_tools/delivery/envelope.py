@@ -5,33 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from pipecat_async_tools.operations.operation import Operation, OperationStatus, new_id
 from pipecat_async_tools.operations.tool import Priority, Speak, ToolSpec
+from pipecat_async_tools.store.rows import DeliveryRow, DeliveryState, TellingEnd, TellingRecord
 
 ContextUpdated = Callable[[], Awaitable[None]]
-DeliveryState = Literal["pending", "telling", "spoken", "suppressed", "undeliverable"]
-TellingOutcome = Literal["completed", "interrupted", "withdrawn", "lost", "unheard"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TellingRecord:
-    """One attempt to say a delivery, as it went.
-
-    Parameters:
-        telling_id: The attempt.
-        started_at: Seconds, on the event loop's clock, of its first audio; None when there was none.
-        ended_at: Seconds, on the event loop's clock.
-        heard: The words the caller could hear.
-        outcome: How it went.
-    """
-
-    telling_id: str
-    started_at: float | None
-    ended_at: float
-    heard: str
-    outcome: TellingOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +28,7 @@ class Envelope:
         subjects: What it is about; a newer delivery of one subject supersedes an older one.
         expires_after_secs: Seconds after ``ready_at`` from which it is no longer worth saying.
         correction: Whether it corrects something that was told before.
+        restored: Whether it was left by an earlier call; told after the greeting of this one.
         callbacks: To be run once the outcome is in the context.
         state: How far it got.
         reason: Why it is where it is.
@@ -67,6 +47,7 @@ class Envelope:
     subjects: frozenset[str] = frozenset()
     expires_after_secs: float | None = None
     correction: bool = False
+    restored: bool = False
     callbacks: tuple[ContextUpdated, ...] = field(default=(), repr=False)
     state: DeliveryState = "pending"
     reason: str = ""
@@ -80,6 +61,7 @@ class Envelope:
         operations: tuple[Operation, ...],
         *,
         tools: Mapping[str, ToolSpec],
+        delivery_id: str,
         batch_id: str,
         turn_id: str,
         ready_at: float,
@@ -91,6 +73,7 @@ class Envelope:
         expiries = [s.expires_after_secs for s in specs if s.expires_after_secs is not None]
         subjects = {tools[o.tool].subject_of(o.arguments) for o in operations if o.tool in tools}
         return cls(
+            delivery_id=delivery_id,
             batch_id=batch_id,
             turn_id=turn_id,
             operations=operations,
@@ -101,6 +84,28 @@ class Envelope:
             expires_after_secs=min(expiries, default=None),
             callbacks=callbacks,
             correction=correction,
+        )
+
+    @classmethod
+    def restored_from(cls, row: DeliveryRow, *, tools: Mapping[str, ToolSpec], ready_at: float) -> Envelope:
+        """Build the delivery that an earlier call left.
+
+        Args:
+            row: What the store says; a telling that nobody settled counts as never started.
+            tools: What the tools declare about their telling.
+            ready_at: When it became ready, on this event loop's clock.
+        """
+        envelope = cls.of(
+            row.operations,
+            tools=tools,
+            delivery_id=row.delivery_id,
+            batch_id=row.batch_id,
+            turn_id=row.turn_id,
+            ready_at=ready_at,
+            correction=row.correction,
+        )
+        return replace(
+            envelope, restored=True, tellings=row.tellings, heard=row.heard, text=row.text, reason=row.reason
         )
 
     @property
@@ -134,6 +139,17 @@ class Envelope:
             operation if o.operation_id == operation.operation_id else o for o in self.operations
         )
         return replace(self, operations=operations, correction=self.correction or bool(self.heard))
+
+    def ended(self, telling: TellingRecord) -> TellingEnd:
+        """Return what the store is told of it after an attempt to say it."""
+        return TellingEnd(
+            delivery_id=self.delivery_id,
+            state=self.state,
+            reason=self.reason,
+            record=telling,
+            heard=self.heard,
+            text=self.text,
+        )
 
     def after(self, telling: TellingRecord, *, state: DeliveryState, text: str = "") -> Envelope:
         """Return it after an attempt to say it."""

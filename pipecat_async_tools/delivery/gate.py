@@ -32,9 +32,10 @@ from pipecat.processors.frame_processor import FrameDirection
 
 from pipecat_async_tools.delivery.clocks import CallClocks, ClockParams
 from pipecat_async_tools.delivery.context import ContextEditor
-from pipecat_async_tools.delivery.desk import DeliveryDesk
-from pipecat_async_tools.delivery.envelope import Envelope, TellingOutcome
+from pipecat_async_tools.delivery.desk import DeliveryDesk, Due
+from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.facts import all_heard, rest_of
+from pipecat_async_tools.delivery.rights import TellingRights
 from pipecat_async_tools.delivery.telling import Phase, Telling
 from pipecat_async_tools.delivery.wording import Wording
 from pipecat_async_tools.frames import (
@@ -44,11 +45,14 @@ from pipecat_async_tools.frames import (
     TellingEndedFrame,
     TellingStartedFrame,
 )
-from pipecat_async_tools.operations.operation import Operation
+from pipecat_async_tools.operations.operation import Operation, new_id
 from pipecat_async_tools.processor import PassingProcessor
+from pipecat_async_tools.store.rows import TellingOutcome, TellingRecord
 
 # While something is open the gate asks again at least this often, whatever happens or does not.
 _TICK_SECS = 0.1
+# How long a delivery that the store did not grant is left alone.
+_DENIED_SECS = 0.5
 
 
 class ActivityGate(PassingProcessor):
@@ -81,7 +85,9 @@ class ActivityGate(PassingProcessor):
         clocks: CallClocks,
         params: ClockParams,
         desk: DeliveryDesk,
+        rights: TellingRights,
         wording: Wording,
+        greeting_timeout_secs: float,
         correction: Callable[[Operation], Envelope],
         **kwargs: Any,
     ):
@@ -91,7 +97,10 @@ class ActivityGate(PassingProcessor):
             clocks: The clocks of the call; the gate feeds those of caller and response.
             params: After how long what it waits for is taken for lost.
             desk: The deliveries.
+            rights: Asked before anything is told, and told how it ended.
             wording: What is said.
+            greeting_timeout_secs: Seconds from the start after which what an earlier call left is told
+                although the bot has not said anything yet.
             correction: Builds the delivery that corrects a failure that was told.
             **kwargs: Passed to the base class.
         """
@@ -99,14 +108,18 @@ class ActivityGate(PassingProcessor):
         self._clocks = clocks
         self._params = params
         self._desk = desk
+        self._rights = rights
         self._wording = wording
         self._correction = correction
+        self._greeting_timeout_secs = greeting_timeout_secs
+        self._started_at = 0.0
         self._context = ContextEditor(self._push_upstream)
         self._telling: Telling | None = None
         self._dropping = False
         self._spoke_before: dict[str, bool] = {}
         self._wake = asyncio.Event()
         self._watch_task: asyncio.Task[None] | None = None
+        self.closed = asyncio.Event()
         clocks.on_change = self._wake.set
 
     async def cleanup(self) -> None:
@@ -117,7 +130,18 @@ class ActivityGate(PassingProcessor):
             outcome = self._telling.verdict(now, voice_busy=False)
             fallback = "withdrawn" if self._telling.may_be_withdrawn else "interrupted"
             self._finish_telling(self._telling, outcome or fallback, now)
+        self.closed.set()
         await super().cleanup()
+
+    async def take_in(self, envelope: Envelope) -> None:
+        """Take in a delivery, from its batch or from an earlier call."""
+        self._desk.add(envelope)
+        if envelope.quiet:
+            await self._context.note(
+                replace(envelope, callbacks=() if envelope.told else envelope.callbacks),
+                self._wording.note(envelope.quiet),
+            )
+        self._wake.set()
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         """Keep the clocks of caller and response; pass frames at once."""
@@ -128,7 +152,7 @@ class ActivityGate(PassingProcessor):
                 self._clocks.response.requested(now)
             await self.push_frame(frame, direction)
         elif isinstance(frame, DeliveryReadyFrame):
-            await self._take_in(frame.envelope)
+            await self.take_in(frame.envelope)
         elif isinstance(frame, OperationCorrectedFrame):
             self._desk.correct(frame.operation, lambda: self._correction(frame.operation))
         elif isinstance(frame, AcknowledgeFrame):
@@ -170,8 +194,12 @@ class ActivityGate(PassingProcessor):
 
     async def _follow_lifecycle(self, frame: Frame) -> None:
         if isinstance(frame, StartFrame):
+            self._started_at = self._now()
             self._watch_task = asyncio.create_task(self._watch(), name=f"{self}::watch")
         elif isinstance(frame, (EndFrame, CancelFrame)):
+            if isinstance(frame, CancelFrame):
+                # The output drops what it has not played: the word that just began was cut off.
+                self._clocks.hearing.interrupted(self._now())
             self._stop_watching()
 
     # Responses on their way to the voice
@@ -235,14 +263,6 @@ class ActivityGate(PassingProcessor):
 
     # Deliveries
 
-    async def _take_in(self, envelope: Envelope) -> None:
-        self._desk.add(envelope)
-        if envelope.quiet:
-            await self._context.note(
-                replace(envelope, callbacks=() if envelope.told else envelope.callbacks),
-                self._wording.note(envelope.quiet),
-            )
-
     async def _watch(self) -> None:
         while True:
             is_open = self._telling is not None or self._desk.has_open
@@ -258,22 +278,55 @@ class ActivityGate(PassingProcessor):
             if outcome is None:
                 return
             await self._conclude(self._telling, outcome, now)
-        due = self._desk.due(self._clocks.channel(now), now)
-        for envelope in due.suppressed:
-            if envelope.told:
-                await self._context.note(envelope, self._wording.note(envelope.told))
+        due = await self._due(now)
         if due.tell and due.interrupt:
             await self.broadcast_interruption()
         elif due.tell:
-            await self._begin(due.tell, now)
+            await self._begin(due.tell)
 
-    async def _begin(self, deliveries: tuple[Envelope, ...], now: float) -> None:
+    async def _due(self, now: float) -> Due:
+        greeted = (
+            self._clocks.playback.audible_until > 0 or now - self._started_at >= self._greeting_timeout_secs
+        )
+        due = self._desk.due(self._clocks.channel(now), now, greeted=greeted)
+        for envelope in due.suppressed:
+            self._rights.suppress(envelope)
+            if envelope.told:
+                await self._context.note(envelope, self._wording.note(envelope.told))
+        return due
+
+    async def _begin(self, deliveries: tuple[Envelope, ...]) -> None:
+        telling_id = new_id("telling")
+        granted = await self._rights.claim(deliveries, telling_id)
+        now = self._now()
+        for envelope in deliveries:
+            if envelope.delivery_id not in granted:
+                self._desk.deny(envelope.delivery_id, now + _DENIED_SECS)
+        # The store took its time: the caller may have begun, or a newer result have come.
+        due = await self._due(now)
+        ready = tuple(e for e in due.tell if e.delivery_id in granted)
+        if due.interrupt or len(ready) < len(granted):
+            self._give_back(deliveries, granted, telling_id, now)
+            return
+        if ready:
+            await self._tell(ready, telling_id, now)
+
+    def _give_back(
+        self, deliveries: tuple[Envelope, ...], granted: frozenset[str], telling_id: str, now: float
+    ) -> None:
+        record = TellingRecord(
+            telling_id=telling_id, started_at=None, ended_at=now, heard="", outcome="withdrawn"
+        )
+        ends = [envelope.ended(record) for envelope in deliveries if envelope.delivery_id in granted]
+        self._rights.settle(telling_id, ends)
+
+    async def _tell(self, deliveries: tuple[Envelope, ...], telling_id: str, now: float) -> None:
         how = self._desk.how_to_tell(deliveries)
-        telling = Telling(deliveries, how=how, params=self._params, now=now)
-        telling.evidence = self._clocks.hearing.follow(telling.telling_id)
+        telling = Telling(deliveries, telling_id=telling_id, how=how, params=self._params, now=now)
+        telling.evidence = self._clocks.hearing.follow(telling_id)
         self._telling = telling
-        self._desk.begin(deliveries, telling.telling_id)
-        logger.debug(f"{self}: telling {telling.telling_id} by {how}")
+        self._desk.begin(deliveries, telling_id)
+        logger.debug(f"{self}: telling {telling_id} by {how}")
         if how == "model":
             await self._ask_model(telling)
         else:
@@ -339,7 +392,9 @@ class ActivityGate(PassingProcessor):
         self._telling = None
         if outcome == "interrupted" and self._said_enough(telling, now):
             outcome = "completed"
-        self._desk.finish(telling.deliveries, telling.record(outcome, now), telling.text)
+        record = telling.record(outcome, now)
+        finished = self._desk.finish(telling.deliveries, record, telling.text)
+        self._rights.settle(telling.telling_id, [envelope.ended(record) for envelope in finished])
         logger.debug(f"{self}: telling {telling.telling_id} {outcome}")
         return outcome
 

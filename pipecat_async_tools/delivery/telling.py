@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Literal
 
 from pipecat_async_tools.delivery.clocks import ClockParams
-from pipecat_async_tools.delivery.envelope import Envelope, TellingOutcome, TellingRecord
+from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.hearing import HeardTelling
-from pipecat_async_tools.operations.operation import new_id
+from pipecat_async_tools.store.rows import TellingOutcome, TellingRecord
 
 # How long after an interruption passed the gate the output may take to see it.
 _ECHO_SECS = 1.0
@@ -36,6 +36,7 @@ class Telling:
         self,
         deliveries: tuple[Envelope, ...],
         *,
+        telling_id: str,
         how: Literal["model", "template"],
         params: ClockParams,
         now: float,
@@ -44,11 +45,12 @@ class Telling:
 
         Args:
             deliveries: What it says.
+            telling_id: Names the attempt.
             how: Whether the model words it, or a template.
             params: After how long what it waits for is taken for lost.
             now: Seconds.
         """
-        self.telling_id = new_id("telling")
+        self.telling_id = telling_id
         self.deliveries = deliveries
         self.how = how
         self.phase = Phase.TRIGGERED

@@ -54,7 +54,11 @@ class Wording:
 
     def template(self, deliveries: Sequence[Envelope]) -> str:
         """Return the update itself, for when the model does not word it."""
-        text = " ".join(self._sentence(o) for d in deliveries for o in d.told)
+        told = [o for d in deliveries for o in d.told]
+        single = [o for o in told if o.item is None]
+        calls = {o.tool_call_id: o for o in told if o.item is not None}
+        totals = [self._total([o for o in told if o.tool_call_id == call_id]) for call_id in calls]
+        text = " ".join([*map(self._sentence, single), *totals])
         return rest_of(text, " ".join(d.heard for d in deliveries)) or text
 
     def _sentence(self, operation: Operation) -> str:
@@ -67,16 +71,36 @@ class Wording:
             return f"{name}: I could not confirm that."
         return f"{name} did not work out. {operation.error or ''}".strip()
 
+    def _total(self, items: Sequence[Operation]) -> str:
+        failures = [o for o in items if o.status is not OperationStatus.SUCCEEDED]
+        if len(items) == 1:
+            return self._sentence(items[0])
+        name = items[0].tool.replace("_", " ").capitalize()
+        total = f"{name}: {len(items) - len(failures)} of {len(items)} worked out."
+        return " ".join([total, *(f"{_plain(o.arguments)}: {o.error or o.status}" for o in failures)])
+
     # For the model
 
-    def acceptance(self, operation: Operation) -> Mapping[str, Any]:
-        """Return the formal answer of a call whose work has begun."""
+    def acceptance(self, operations: Sequence[Operation]) -> Mapping[str, Any]:
+        """Return the formal answer of a call whose work has begun, as one operation or one per item."""
+        ids = [o.operation_id for o in operations]
         return {
             "status": "accepted",
-            "operation_id": operation.operation_id,
+            **({"operation_id": ids[0]} if len(ids) == 1 else {"operation_ids": ids}),
             "note": "The work has begun and its outcome will be given to you later. Promise nothing, "
             "invent nothing, and do not call this again.",
         }
+
+    def duplicate(self, operation: Operation, *, rejected: bool) -> Mapping[str, Any]:
+        """Return the formal answer to a request that was made before."""
+        answer = {"operation_id": operation.operation_id, "arguments": dict(operation.arguments)}
+        if rejected:
+            return {**answer, "status": "rejected", "error": "The same request was made before."}
+        if not operation.is_settled:
+            note = "The same request is being worked on; its outcome will be given to you later."
+            return {**answer, "status": "already_running", "note": note}
+        note = "The same request was made before; this is its outcome."
+        return {**answer, **_data(operation), "note": note}
 
     def update(self, deliveries: Sequence[Envelope]) -> dict[str, Any]:
         """Return the message that asks the model to tell an update."""
@@ -89,6 +113,10 @@ class Wording:
         ]
         if any(d.correction for d in deliveries):
             lines.append("This corrects what the caller was told before: say that it did work out after all.")
+        if any(o.item is not None for d in deliveries for o in d.told):
+            lines.append(
+                "Items of one request are told as one total: how many worked out, and which did not."
+            )
         if heard:
             lines.append(
                 "You were cut off the last time. Say only the rest, shorter, and repeat nothing the "

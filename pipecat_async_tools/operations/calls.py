@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -14,6 +14,7 @@ from pipecat.frames.frames import FunctionCallResultFrame, FunctionCallResultPro
 
 from pipecat_async_tools.frames import ContextUpdated
 from pipecat_async_tools.operations.operation import Operation
+from pipecat_async_tools.store.rows import Accepted
 
 # How long a call's answer may wait behind the audio that was ahead of it.
 _ANSWERS_TIMEOUT_SECS = 30.0
@@ -50,7 +51,7 @@ class Call:
         tool: The function.
         kind: Whose it is.
         arguments: What the model passed.
-        operation: The operation it became.
+        operations: What it became, by id: one operation, or one for each item.
         member: Whether the batch knows the operation.
         on_context_updated: What a native function wants to run once its result is in the context.
         silent: Whether a native function wants its result in the context and not told.
@@ -62,12 +63,21 @@ class Call:
     tool: str
     kind: CallKind = CallKind.ANNOUNCED
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    operation: Operation | None = None
+    operations: dict[str, Operation] = field(default_factory=dict[str, Operation])
     member: bool = False
     on_context_updated: ContextUpdated | None = None
     silent: bool = False
     reported: bool = False
     answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def keep(self, accepted: Sequence[Accepted]) -> tuple[Accepted, ...]:
+        """Keep what was accepted of the operations asked for, and return the duplicates."""
+        for asked, answer in zip(list(self.operations), accepted, strict=True):
+            if answer.duplicate is not None:
+                del self.operations[asked]
+            elif not self.operations[asked].is_settled:
+                self.operations[asked] = answer.operation
+        return tuple(answer for answer in accepted if answer.duplicate is not None)
 
     def answer(self, result: Any, run_llm: bool | None) -> FunctionCallResultFrame:
         """Return the frame that answers a native function on its behalf."""
@@ -84,6 +94,11 @@ class Call:
         )
 
     @property
+    def operation(self) -> Operation | None:
+        """The operation that a native function became."""
+        return next(iter(self.operations.values()), None)
+
+    @property
     def is_candidate(self) -> bool:
         """Whether it is, or may yet turn out to be, a member of the batch."""
         return self.kind is not CallKind.FOREIGN
@@ -92,7 +107,7 @@ class Call:
     def is_over(self) -> bool:
         """Whether its outcome is known."""
         if self.kind is CallKind.OURS:
-            return self.operation is not None and self.operation.is_settled
+            return bool(self.operations) and all(o.is_settled for o in self.operations.values())
         return self.kind is CallKind.ADOPTED and self.reported
 
 
@@ -158,7 +173,7 @@ class CallGroup:
         self.batch_id = batch_id
         self.calls = {call_id: Call(call_id, tool) for call_id, tool in calls.items()}
         self.opened = False
-        self._name_in_use = False
+        self.stored = False
         self.reports: list[Report] = []
         self._verdict: Verdict | None = None
         self._decided = asyncio.Event()
@@ -176,6 +191,11 @@ class CallGroup:
         return tuple(call for call in self.calls.values() if call.is_candidate)
 
     @property
+    def candidate_ids(self) -> tuple[str, ...]:
+        """The ids of the candidates."""
+        return tuple(call.call_id for call in self.candidates)
+
+    @property
     def is_mixed(self) -> bool:
         """Whether a call that is none of ours shares the response."""
         return len(self.candidates) < len(self.calls)
@@ -183,12 +203,12 @@ class CallGroup:
     def name(self, batch_id: str) -> None:
         """Take the provider's group id, unless an operation was written down under another one."""
         # A processor behind the model can delay the in-progress frame, and the handler is then first.
-        if not self._name_in_use:
+        if not self.stored:
             self.batch_id = batch_id
 
     def use_name(self) -> str:
         """Return the batch id for an operation; from now on it stands."""
-        self._name_in_use = True
+        self.stored = True
         return self.batch_id
 
     def watch(self, grace_secs: float, on_verdict: Callable[[CallGroup], None]) -> None:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from loguru import logger
 
@@ -14,15 +14,13 @@ from pipecat_async_tools.errors import StoreError
 from pipecat_async_tools.events import Journal
 from pipecat_async_tools.operations import outcome as outcomes
 from pipecat_async_tools.operations.executors.base import Executor
+from pipecat_async_tools.operations.insisting import STORE_TIMEOUT_SECS, in_time, insist
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.operations.outcome import Outcome
 from pipecat_async_tools.operations.runner import Runner
 from pipecat_async_tools.operations.tool import ToolSpec
-from pipecat_async_tools.store.base import Store
-
-STORE_TIMEOUT_SECS = 5.0
-
-T = TypeVar("T")
+from pipecat_async_tools.store.base import OnDuplicate, Store
+from pipecat_async_tools.store.rows import Accepted, Finished
 
 
 class OperationListener(Protocol):
@@ -48,28 +46,42 @@ class OperationLedger:
     slot, ignores its cancellation, or is run by Pipecat.
     """
 
-    def __init__(self, *, store: Store, executor: Executor, tools: Mapping[str, ToolSpec], journal: Journal):
+    def __init__(
+        self,
+        *,
+        store: Store,
+        owner: str,
+        executor: Executor,
+        tools: Mapping[str, ToolSpec],
+        journal: Journal,
+    ):
         """Initialize the ledger.
 
         Args:
             store: Remembers the operations.
+            owner: The name under which they are run.
             executor: Runs them.
             tools: The handlers by name.
             journal: Takes down what happens.
         """
         self._store = store
+        self._owner = owner
         self._executor = executor
         self._journal = journal
         self._listener: OperationListener | None = None
         self._operations: dict[str, Operation] = {}
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._background = Background()
+        self._accepting: set[asyncio.Future[None]] = set()
+        self._stopping = False
         self._runner = Runner(
-            claim=lambda operation_id: self._insist(lambda: store.claim(operation_id), "claim an operation"),
+            store=store,
+            owner=owner,
             tools=tools,
-            settle=self.settle,
             on_started=self._started,
+            on_attempted=self._attempted,
             on_progress=self.progress,
+            settle=self.settle,
         )
 
     def listen(self, listener: OperationListener) -> None:
@@ -85,37 +97,89 @@ class OperationLedger:
         """Return an operation as last seen."""
         return self._operations.get(operation_id)
 
-    async def accept(self, operation: Operation) -> Operation:
-        """Write an operation down and, unless Pipecat runs it, have it run.
+    async def accept(
+        self,
+        operations: Sequence[Operation],
+        *,
+        expected: Sequence[str] = (),
+        on_duplicate: OnDuplicate = "join",
+    ) -> tuple[Accepted, ...]:
+        """Write the operations of a call down and, unless Pipecat runs them, have them run.
+
+        Args:
+            operations: One, or one for each item of the call.
+            expected: The call ids announced with this one.
+            on_duplicate: What a request that is there already leads to.
 
         Raises:
-            StoreError: It could not be written down in time; nothing was started.
+            StoreError: They could not be written down in time; nothing was started.
         """
-        accepted = await in_time(self._store.accept(operation), "accept an operation")
-        self._keep(accepted, "on_operation_accepted")
-        self._deadlines[accepted.operation_id] = asyncio.get_running_loop().call_later(
-            accepted.timeout_secs, self._deadline_passed, accepted
-        )
-        if not accepted.adopted:
-            await self._executor.start(self._runner.run)
-            await self._executor.submit(accepted)
-        return accepted
+        accepting = asyncio.get_running_loop().create_future()
+        self._accepting.add(accepting)
+        try:
+            write = self._store.accept(
+                operations, owner=self._owner, expected=expected, on_duplicate=on_duplicate
+            )
+            answers = await in_time(write, "accept an operation")
+            for answer in answers:
+                await self._take_in(answer)
+        except StoreError:
+            self._background.spawn(self._take_back(operations))
+            raise
+        finally:
+            self._accepting.discard(accepting)
+            accepting.set_result(None)
+        return answers
 
-    async def settle(self, operation_id: str, outcome: Outcome, *, fence: int | None = None) -> None:
+    async def run(self, operation: Operation) -> None:
+        """Have an accepted operation run that nobody runs, such as one left by an earlier call."""
+        self.note(operation)
+        now = await in_time(self._store.now(), "tell the time")
+        self._time(operation, operation.deadline_at - now)
+        await self._executor.start(self._runner.run)
+        await self._executor.submit(operation)
+
+    def note(self, operation: Operation) -> None:
+        """Keep the record of an operation that is run elsewhere, without a word."""
+        self._operations.setdefault(operation.operation_id, operation)
+
+    async def settle(
+        self,
+        operation_id: str,
+        outcome: Outcome,
+        *,
+        fence: int | None = None,
+        silent: bool = False,
+        http_status: int | None = None,
+    ) -> None:
         """Settle an operation once; whoever comes second changes nothing, but may correct a time-out."""
-        settled = await self._insist(lambda: self._store.finish(operation_id, outcome, fence=fence))
-        if settled is None:
-            await self._correct(operation_id, outcome)
-            return
-        if timer := self._deadlines.pop(operation_id, None):
-            timer.cancel()
-        self._keep(settled, "on_operation_settled", reason=str(settled.status))
-        if self._listener:
-            self._listener.operation_settled(settled)
+        finished = await insist(
+            lambda: self._store.finish(
+                operation_id, outcome, fence=fence, silent=silent, http_status=http_status
+            ),
+            "settle an operation",
+        )
+        if finished is None:
+            await self.look_again(operation_id)
+        else:
+            self._finished(finished)
 
-    def settle_soon(self, operation_id: str, outcome: Outcome) -> None:
+    def settle_soon(self, operation_id: str, outcome: Outcome, *, silent: bool = False) -> None:
         """Settle an operation from code that must not wait, such as ``process_frame``."""
-        self._background.spawn(self.settle(operation_id, outcome))
+        self._background.spawn(self.settle(operation_id, outcome, silent=silent))
+
+    async def look_again(self, operation_id: str) -> None:
+        """See whether an operation was settled or corrected by another process."""
+        seen = self._operations.get(operation_id)
+        if seen is None:
+            return
+        stored = await insist(lambda: self._store.operation(operation_id), "read an operation")
+        if stored is None or not stored.is_settled:
+            return
+        if not self._is_settled(operation_id):
+            self._finished(Finished(operation=stored))
+        elif stored.late and not self._operations[operation_id].late:
+            self._finished(Finished(operation=stored, corrected=True))
 
     async def progress(self, operation_id: str, text: str) -> None:
         """Keep the latest progress of a running operation; too late changes nothing."""
@@ -151,12 +215,19 @@ class OperationLedger:
     async def stop(self, drain_secs: float) -> None:
         """Let what runs go on for at most ``drain_secs``, then leave rows that are true to the facts.
 
-        A store that does not answer is given up after ``STORE_TIMEOUT_SECS`` more: its rows stay open.
+        What was never started stays accepted, for whoever comes next. A store that does not answer is
+        given up after ``STORE_TIMEOUT_SECS`` more: its rows are recovered once the lease has run out.
         """
+        self._stopping = True
         await self._executor.stop(drain_secs)
+        if self._accepting:
+            # The call can end while the store still answers: what it accepts by then is not forgotten.
+            await asyncio.wait(set(self._accepting), timeout=STORE_TIMEOUT_SECS)
         for operation in self.operations:
-            if not operation.is_settled:
-                self.settle_soon(operation.operation_id, _left_open(operation))
+            if operation.status is OperationStatus.RUNNING and not operation.idempotent:
+                # Pipecat's cleanup kills an adopted handler without a word, and one of ours may have
+                # ignored its cancellation: how far it got is not known.
+                self.settle_soon(operation.operation_id, outcomes.ABANDONED)
         if writing := self._background.running:
             _, unwritten = await asyncio.wait(writing, timeout=STORE_TIMEOUT_SECS)
             for task in unwritten:
@@ -167,32 +238,86 @@ class OperationLedger:
             timer.cancel()
         self._deadlines.clear()
 
+    async def _take_in(self, answer: Accepted) -> None:
+        if answer.replaced is not None:
+            self._finished(Finished(operation=answer.replaced))
+            await self._executor.cancel(answer.replaced.operation_id)
+        operation = answer.operation
+        if answer.duplicate is not None:
+            self.note(operation)
+            self._record(operation, "on_operation_joined", reason=answer.duplicate)
+            return
+        self._keep(operation, "on_operation_accepted")
+        self._time(operation, operation.timeout_secs)
+        if operation.adopted:
+            self._record(operation, "on_operation_started", reason="attempt 1")
+        elif not self._stopping:
+            await self._executor.start(self._runner.run)
+            await self._executor.submit(operation)
+
+    def _time(self, operation: Operation, secs: float) -> None:
+        if timer := self._deadlines.pop(operation.operation_id, None):
+            timer.cancel()
+        self._deadlines[operation.operation_id] = asyncio.get_running_loop().call_later(
+            max(0.0, secs), self._deadline_passed, operation
+        )
+
+    async def _take_back(self, operations: Sequence[Operation]) -> None:
+        # The store may have written them down although its answer did not come in time: nobody was
+        # promised anything, so nobody may run them. The write may also still be on its way.
+        for _ in range(2):
+            for operation in operations:
+                operation_id = operation.operation_id
+                await insist(
+                    lambda operation_id=operation_id: self._store.finish(
+                        operation_id, outcomes.NEVER_STARTED, silent=True
+                    ),
+                    "take back an operation",
+                )
+            await asyncio.sleep(STORE_TIMEOUT_SECS)
+
+    def _finished(self, finished: Finished) -> None:
+        operation = finished.operation
+        if timer := self._deadlines.pop(operation.operation_id, None):
+            timer.cancel()
+        if operation.operation_id not in self._operations:
+            return
+        if finished.corrected:
+            self._keep(operation, "on_operation_corrected", reason="succeeded after its time-out")
+            if self._listener:
+                self._listener.operation_corrected(operation)
+        elif not self._is_settled(operation.operation_id):
+            self._keep(operation, "on_operation_settled", reason=str(operation.status))
+            if finished.dead_letter:
+                self._record(operation, "on_dead_letter_opened", reason=finished.dead_letter)
+            if self._listener:
+                self._listener.operation_settled(operation)
+
     def _started(self, operation: Operation) -> None:
         # The answer of a slow store can arrive after the one that says the operation has ended.
         if not self._is_settled(operation.operation_id):
             self._keep(operation, "on_operation_started", reason=f"attempt {operation.attempts}")
+
+    def _attempted(self, operation: Operation) -> None:
+        if not self._is_settled(operation.operation_id):
+            self._keep(operation, "on_operation_attempted", reason=f"attempt {operation.attempts - 1} failed")
 
     def _is_settled(self, operation_id: str) -> bool:
         known = self._operations.get(operation_id)
         return known is not None and known.is_settled
 
     def _deadline_passed(self, operation: Operation) -> None:
-        self._background.spawn(self._time_out(operation))
+        self._background.spawn(self._time_out(operation.operation_id))
 
-    async def _time_out(self, operation: Operation) -> None:
-        await self.settle(operation.operation_id, outcomes.timed_out(operation.timeout_secs))
-        await self._executor.cancel(operation.operation_id)
-
-    async def _correct(self, operation_id: str, outcome: Outcome) -> None:
-        corrected = await self._insist(lambda: self._store.correct(operation_id, outcome))
-        if corrected is None:
-            return
-        self._keep(corrected, "on_operation_corrected", reason="succeeded after its time-out")
-        if self._listener:
-            self._listener.operation_corrected(corrected)
+    async def _time_out(self, operation_id: str) -> None:
+        await self.settle(operation_id, outcomes.deadline_passed(self._operations[operation_id]))
+        await self._executor.cancel(operation_id)
 
     def _keep(self, operation: Operation, event: str, *, reason: str = "") -> None:
         self._operations[operation.operation_id] = operation
+        self._record(operation, event, reason=reason)
+
+    def _record(self, operation: Operation, event: str, *, reason: str = "") -> None:
         self._journal.record(
             event,
             turn_id=operation.turn_id,
@@ -202,38 +327,3 @@ class OperationLedger:
             tool=operation.tool,
             reason=reason,
         )
-
-    async def _insist(
-        self, write: Callable[[], Coroutine[Any, Any, T]], what: str = "settle an operation"
-    ) -> T:
-        # An outcome that is not stored must not be told, and must not be lost either.
-        wait_secs = 0.1
-        while True:
-            try:
-                return await in_time(write(), what)
-            except StoreError as e:
-                logger.error(f"{e}; trying again in {wait_secs:g} s")
-                await asyncio.sleep(wait_secs)
-                wait_secs = min(wait_secs * 2, STORE_TIMEOUT_SECS)
-
-
-def _left_open(operation: Operation) -> Outcome:
-    # Pipecat's cleanup kills an adopted handler without a word, so how far it got is not known.
-    started = operation.adopted or operation.status is OperationStatus.RUNNING
-    return outcomes.ABANDONED if started else outcomes.NEVER_STARTED
-
-
-async def in_time(write: Coroutine[Any, Any, T], what: str) -> T:
-    """Return what the store answers.
-
-    Args:
-        write: What the store was asked.
-        what: The same, in words.
-
-    Raises:
-        StoreError: It did not answer within ``STORE_TIMEOUT_SECS``.
-    """
-    try:
-        return await asyncio.wait_for(write, STORE_TIMEOUT_SECS)
-    except TimeoutError:
-        raise StoreError(f"the store did not {what} within {STORE_TIMEOUT_SECS:g} s") from None

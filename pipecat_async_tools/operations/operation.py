@@ -52,12 +52,18 @@ class Operation:
         batch_id: The operations that are told together.
         tool_call_id: The provider's id of the call.
         tool: Name of the tool.
-        arguments: Validated arguments.
+        arguments: Validated arguments, as JSON data.
+        item: Which item of the call it is, counted from 0; None when the call is one operation.
         intent_key: Two requests with one key are one intent.
+        intent_window_secs: Seconds after a success in which a repeat gets the stored result.
+        idempotency_key: What the tool's service knows the effect by; stable over attempts, restarts
+            and repeats of a request whose time ran out.
+        idempotent: Whether it may be started again when nobody knows how far it got.
         adopted: Whether Pipecat runs the handler and we only keep the record.
         silent: The outcome goes into the context and is not told (a result with ``run_llm=False``).
         status: Where it is in its life.
         attempts: How often the handler was started.
+        replays: How often it was started again by hand.
         timeout_secs: Seconds from acceptance to the deadline, over all attempts.
         accepted_at: Seconds, on the store's clock.
         started_at: Seconds, on the store's clock, of the first attempt.
@@ -76,11 +82,16 @@ class Operation:
     tool_call_id: str
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    item: int | None = None
     intent_key: str = ""
+    intent_window_secs: float = 0.0
+    idempotency_key: str = ""
+    idempotent: bool = False
     adopted: bool = False
     silent: bool = False
     status: OperationStatus = OperationStatus.ACCEPTED
     attempts: int = 0
+    replays: int = 0
     timeout_secs: float
     accepted_at: float = 0.0
     started_at: float | None = None
@@ -90,6 +101,15 @@ class Operation:
     outcome_class: str | None = None
     progress: str | None = None
     late: bool = False
+
+    def __post_init__(self):
+        if not self.idempotency_key:
+            object.__setattr__(self, "idempotency_key", f"{self.session_id}:{self.operation_id}")
+
+    @property
+    def deadline_at(self) -> float:
+        """Seconds, on the store's clock, at which its time is up."""
+        return self.accepted_at + self.timeout_secs
 
     @property
     def is_settled(self) -> bool:

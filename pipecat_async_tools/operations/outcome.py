@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from pipecat_async_tools.operations.operation import OperationStatus
+from pipecat_async_tools.operations.operation import Operation, OperationStatus
 
 
 class ToolError(Exception):
@@ -79,7 +79,8 @@ def succeeded(value: Any) -> Outcome:
     clear error, never a lost result.
     """
     try:
-        result = to_jsonable_python(value)
+        data = to_jsonable_python(value)
+        result = json.loads(_sound(json.dumps(data, ensure_ascii=False)))
     except Exception as e:
         # Not only serialization errors: a generator or a property of the value may raise anything.
         return Outcome(
@@ -90,62 +91,32 @@ def succeeded(value: Any) -> Outcome:
     return Outcome(status=OperationStatus.SUCCEEDED, outcome_class=OutcomeClass.SUCCESS, result=result)
 
 
-def failed(error: BaseException) -> Outcome:
-    """Return the outcome of a handler that raised."""
+def failed(error: str, outcome_class: OutcomeClass = OutcomeClass.ERROR) -> Outcome:
+    """Return the outcome of an attempt that failed for good."""
+    return Outcome(status=OperationStatus.FAILED, outcome_class=outcome_class, error=_sound(error))
+
+
+def unconfirmed(error: str) -> Outcome:
+    """Return the outcome of an attempt that may have taken effect and must not be repeated."""
     return Outcome(
-        status=OperationStatus.FAILED,
-        outcome_class=_class_of(error),
-        error=_words_of(error) or type(error).__name__,
+        status=OperationStatus.UNKNOWN,
+        outcome_class=OutcomeClass.AMBIGUOUS,
+        error=_sound(f"It could not be confirmed whether it took effect: {error}"),
     )
 
 
-def reported_failure(error: str) -> Outcome:
-    """Return the outcome of a native handler that raised, as Pipecat reports it."""
-    return Outcome(status=OperationStatus.FAILED, outcome_class=OutcomeClass.ERROR, error=error)
+def deadline_passed(operation: Operation) -> Outcome:
+    """Return the outcome of an operation whose deadline passed while nobody reported its end.
+
+    What was never started, may be repeated, or is run by Pipecat and still reports, has timed out.
+    Whatever else is running may have taken effect.
+    """
+    running = operation.status is OperationStatus.RUNNING
+    if running and not operation.idempotent and not operation.adopted:
+        return unconfirmed(f"there was no answer within {operation.timeout_secs:g} seconds.")
+    return timed_out(operation.timeout_secs)
 
 
-def _words_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        # Some errors of HTTP clients cannot be printed when they were built without a request.
-        return ""
-
-
-def _class_of(error: BaseException) -> OutcomeClass:
-    if isinstance(error, ToolError):
-        return OutcomeClass.BUSINESS_ERROR
-    for status in _http_statuses(error):
-        if status == 429:
-            return OutcomeClass.RATE_LIMITED
-        if status in (408, 425):
-            return OutcomeClass.TIMEOUT
-        if 400 <= status < 500:
-            return OutcomeClass.BUSINESS_ERROR
-        if status >= 500:
-            return OutcomeClass.UNAVAILABLE
-    for cause in _causes(error):
-        if isinstance(cause, ConnectionRefusedError):
-            return OutcomeClass.UNAVAILABLE
-        if isinstance(cause, TimeoutError):
-            return OutcomeClass.TIMEOUT
-    return OutcomeClass.ERROR
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    # HTTP clients wrap what the socket raised, most of them twice.
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-
-
-def _http_statuses(error: BaseException) -> Iterator[int]:
-    # Every HTTP client names the status its own way; none is a dependency of ours.
-    response = getattr(error, "response", None)
-    for holder, name in ((error, "status_code"), (error, "status"), (response, "status_code")):
-        value = getattr(holder, name, None)
-        if isinstance(value, int):
-            yield value
+def _sound(text: str) -> str:
+    # Half a character cannot be written down, and what cannot be written down would never be settled.
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any
 
 from loguru import logger
@@ -18,8 +17,10 @@ from pipecat.frames.frames import (
     FunctionCallResultFrame,
     FunctionCallsStartedFrame,
     InterruptionFrame,
+    StartFrame,
 )
 from pipecat.processors.frame_processor import FrameDirection
+from pydantic_core import to_jsonable_python
 
 from pipecat_async_tools.background import Background
 from pipecat_async_tools.errors import StoreError
@@ -32,42 +33,20 @@ from pipecat_async_tools.frames import (
     OperationSettledFrame,
 )
 from pipecat_async_tools.operations import outcome as outcomes
+from pipecat_async_tools.operations.answers import Answers
+from pipecat_async_tools.operations.batch_book import BatchBook
+from pipecat_async_tools.operations.call_policy import CallPolicy
 from pipecat_async_tools.operations.calls import Call, CallGroup, CallKind, Report, Verdict
 from pipecat_async_tools.operations.functions import Answer
-from pipecat_async_tools.operations.intent import default_intent_key
 from pipecat_async_tools.operations.ledger import OperationLedger
 from pipecat_async_tools.operations.operation import Operation, new_id
 from pipecat_async_tools.operations.tool import ToolSpec
 from pipecat_async_tools.processor import PassingProcessor
-
-Adopt = bool | Collection[str] | Callable[[str], bool]
+from pipecat_async_tools.store.rows import Accepted
 
 # Flows calls a function without its call id. The in-progress frame of the call is handled in the
 # very task that runs the function next, so its context remembers the id.
 _current_call: ContextVar[str | None] = ContextVar("pipecat_async_tools_call", default=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallPolicy:
-    """How calls are answered.
-
-    Parameters:
-        grace_secs: A response whose calls are all over within this time is not announced.
-        adopt: Which native functions are adopted: all that survive interruptions, names, or a predicate.
-        adopted_timeout_secs: Seconds until an adopted function that never reports is given up.
-        model_acknowledges: Whether the model, rather than a template, says that work has begun.
-    """
-
-    grace_secs: float
-    adopt: Adopt
-    adopted_timeout_secs: float
-    model_acknowledges: bool
-
-    def adopts(self, tool: str) -> bool:
-        """Whether a native function that survives interruptions is adopted."""
-        if isinstance(self.adopt, bool):
-            return self.adopt
-        return self.adopt(tool) if callable(self.adopt) else tool in self.adopt
 
 
 class OperationRegistry(PassingProcessor):
@@ -85,11 +64,13 @@ class OperationRegistry(PassingProcessor):
         *,
         session_id: str,
         ledger: OperationLedger,
+        book: BatchBook,
         tools: Mapping[str, ToolSpec],
         policy: CallPolicy,
-        acceptance: Callable[[Operation], Mapping[str, Any]],
+        answers: Answers,
         turn_id: Callable[[], str],
         journal: Journal,
+        on_started: Callable[[], None],
         on_ended: Callable[[], None],
         **kwargs: Any,
     ):
@@ -98,22 +79,26 @@ class OperationRegistry(PassingProcessor):
         Args:
             session_id: The caller's session.
             ledger: Keeps the operations.
+            book: Keeps the batches in the store.
             tools: The ``@async_tool`` functions by name.
             policy: How calls are answered.
-            acceptance: Returns the answer of a call that was accepted.
+            answers: Words the formal answers.
             turn_id: Returns the caller's present turn.
             journal: Takes down what happens.
+            on_started: Called when the pipeline starts; must not block.
             on_ended: Called when the pipeline ends; must not block.
             **kwargs: Passed to the base class.
         """
         super().__init__(**kwargs)
         self._session_id = session_id
         self._ledger = ledger
+        self._book = book
         self._tools = tools
         self._policy = policy
-        self._acceptance = acceptance
+        self._answers = answers
         self._turn_id = turn_id
         self._journal = journal
+        self._on_started = on_started
         self._on_ended = on_ended
         self._groups: dict[str, CallGroup] = {}
         self._background = Background()
@@ -136,8 +121,11 @@ class OperationRegistry(PassingProcessor):
             elif isinstance(frame, InterruptionFrame):
                 self._hurry_groups()
             await self.push_frame(frame, direction)
-            if isinstance(frame, (EndFrame, CancelFrame)):
-                self._drop_groups()
+            if isinstance(frame, StartFrame):
+                self._on_started()
+            elif isinstance(frame, (EndFrame, CancelFrame)):
+                for group in self._groups.values():
+                    group.drop()
                 self._on_ended()
 
     async def answer(self, spec: ToolSpec, arguments: Mapping[str, Any], call_id: str | None) -> Answer:
@@ -153,16 +141,47 @@ class OperationRegistry(PassingProcessor):
             logger.error(
                 f"{self}: {spec.name} was called, but the call was not seen; is processors() in use?"
             )
-            return _refusal(f"{spec.name} is not available.")
+            return self._answers.refusal(f"{spec.name} is not available.")
         try:
-            operation = self._operation(group, call, spec.validate(arguments), spec.timeout_secs)
-            call.operation = await self._ledger.accept(operation)
+            parts = spec.split(spec.validate(arguments))
+            accepted = await self._accept(group, call, spec, parts)
         except (ValueError, StoreError) as e:
             return await self._refuse(group, call, e)
+        duplicates = call.keep(accepted)
+        if not call.operations:
+            call.kind = CallKind.FOREIGN
+            await self._dismiss(group, call)
+            return self._answers.duplicate(duplicates)
         if await group.decided() is Verdict.NATIVE:
-            return _native_answer(call.operation)
+            return self._answers.native(call.operations.values(), duplicates)
         await self._join(group, call)
-        return Answer(result=self._acceptance(call.operation), run_llm=self._run_llm(group))
+        return self._answers.acceptance(call.operations.values(), duplicates, self._run_llm(group))
+
+    def knows(self, batch_id: str) -> bool:
+        """Whether a batch is made of calls of this pipeline."""
+        return any(group.batch_id == batch_id for group in self._groups.values())
+
+    async def _accept(
+        self, group: CallGroup, call: Call, spec: ToolSpec, parts: Sequence[Mapping[str, Any]]
+    ) -> tuple[Accepted, ...]:
+        operations = [
+            self._operation(
+                group,
+                call,
+                spec.jsonable(part),
+                spec.timeout_secs,
+                item=index if spec.items else None,
+                intent_key=spec.intent_key(part),
+                intent_window_secs=spec.intent_window_secs,
+                idempotent=spec.idempotent,
+            )
+            for index, part in enumerate(parts)
+        ]
+        # Before the store answers: the first of several can have ended by the time the last is accepted.
+        call.operations = {o.operation_id: o for o in operations}
+        return await self._ledger.accept(
+            operations, expected=group.candidate_ids, on_duplicate=spec.on_duplicate
+        )
 
     # What becomes of operations
 
@@ -171,9 +190,9 @@ class OperationRegistry(PassingProcessor):
         group, call = self._find(operation.tool_call_id)
         if group is None or call is None:
             return
-        call.operation = operation
+        call.operations[operation.operation_id] = operation
         group.reconsider()
-        self._background.spawn(self._push_settled(group, call))
+        self._background.spawn(self._push_settled(group, call, operation))
 
     def operation_corrected(self, operation: Operation) -> None:
         """Pass on an operation that succeeded after its time-out."""
@@ -183,7 +202,7 @@ class OperationRegistry(PassingProcessor):
         """Note the progress of a running operation."""
         _, call = self._find(operation.tool_call_id)
         if call is not None:
-            call.operation = operation
+            call.operations[operation.operation_id] = operation
 
     # Frames
 
@@ -253,6 +272,8 @@ class OperationRegistry(PassingProcessor):
 
     def _decided(self, group: CallGroup) -> None:
         if group.verdict is Verdict.NATIVE:
+            if group.stored:
+                self._book.answered_natively(group.batch_id)
             self._background.spawn(self._release(group))
             return
         for call in group.candidates:
@@ -267,16 +288,21 @@ class OperationRegistry(PassingProcessor):
     async def _admit(self, group: CallGroup, call: Call) -> None:
         """Make an adopted call an operation and answer it on its behalf."""
         try:
-            call.operation = await self._ledger.accept(
-                self._operation(group, call, call.arguments, self._policy.adopted_timeout_secs, adopted=True)
+            expected = group.candidate_ids
+            arguments = to_jsonable_python(call.arguments, fallback=str)
+            operation = self._operation(
+                group, call, arguments, self._policy.adopted_timeout_secs, adopted=True
             )
+            (accepted,) = await self._ledger.accept([operation], expected=expected)
         except StoreError as e:
             # The handler runs already: without a record its result takes Pipecat's way.
             logger.error(f"{self}: {call.tool} keeps its native answer: {e}")
             call.kind = CallKind.FOREIGN
             await self._dismiss(group, call)
             return
-        await self.push_frame(call.answer(self._acceptance(call.operation), self._run_llm(group)))
+        call.operations = {accepted.operation.operation_id: accepted.operation}
+        answer = self._answers.acceptance([accepted.operation], (), self._run_llm(group))
+        await self.push_frame(call.answer(answer.result, answer.run_llm))
         await self._join(group, call)
         for report in [r for r in group.reports if r.call is call]:
             group.reports.remove(report)
@@ -284,21 +310,21 @@ class OperationRegistry(PassingProcessor):
 
     async def _join(self, group: CallGroup, call: Call) -> None:
         """Make an accepted operation a member of its batch."""
-        assert call.operation is not None
         if not group.opened:
             group.opened = True
             await self.push_frame(self._batch_opened(group))
-        await self.push_frame(OperationAcceptedFrame(call.operation))
+        for operation in call.operations.values():
+            await self.push_frame(OperationAcceptedFrame(operation))
         call.member = True
-        if call.operation.is_settled:
-            await self._push_settled(group, call)
+        for operation in [o for o in call.operations.values() if o.is_settled]:
+            await self._push_settled(group, call, operation)
 
     def _batch_opened(self, group: CallGroup) -> BatchOpenedFrame:
         self._journal.record("on_batch_opened", batch_id=group.batch_id, turn_id=group.turn_id)
         return BatchOpenedFrame(
             batch_id=group.batch_id,
             turn_id=group.turn_id,
-            call_ids=tuple(call.call_id for call in group.candidates),
+            call_ids=group.candidate_ids,
             tools=tuple(call.tool for call in group.candidates),
             acknowledge=self._run_llm(group) is False,
         )
@@ -307,6 +333,8 @@ class OperationRegistry(PassingProcessor):
         for report in [r for r in group.reports if r.call is call]:
             group.reports.remove(report)
             await self.push_frame(report.frame())
+        if group.stored:
+            self._book.dismissed(group.batch_id, [call.call_id])
         if group.reconsider():
             await self._release(group)
         elif group.opened:
@@ -314,6 +342,7 @@ class OperationRegistry(PassingProcessor):
 
     async def _refuse(self, group: CallGroup, call: Call, problem: Exception) -> Answer:
         call.kind = CallKind.FOREIGN
+        call.operations.clear()
         await self._dismiss(group, call)
         reason = str(problem)
         if isinstance(problem, StoreError):
@@ -326,7 +355,7 @@ class OperationRegistry(PassingProcessor):
             tool=call.tool,
             reason=reason,
         )
-        return _refusal(reason)
+        return self._answers.refusal(reason)
 
     def _take(self, report: Report) -> None:
         """Turn what a native function reported into the outcome of its operation."""
@@ -338,17 +367,14 @@ class OperationRegistry(PassingProcessor):
         if report.properties is not None:
             call.on_context_updated = report.properties.on_context_updated
             call.silent = report.properties.run_llm is False
-        outcome = (
-            outcomes.reported_failure(report.error) if report.error else outcomes.succeeded(report.result)
-        )
-        self._ledger.settle_soon(call.operation.operation_id, outcome)
+        outcome = outcomes.failed(report.error) if report.error else outcomes.succeeded(report.result)
+        self._ledger.settle_soon(call.operation.operation_id, outcome, silent=call.silent)
 
-    async def _push_settled(self, group: CallGroup, call: Call) -> None:
-        if not call.member or call.operation is None:
+    async def _push_settled(self, group: CallGroup, call: Call, operation: Operation) -> None:
+        if not call.member:
             return
         callback = group.after_answers(call.on_context_updated) if call.on_context_updated else None
         call.on_context_updated = None
-        operation = replace(call.operation, silent=call.silent)
         await self.push_frame(OperationSettledFrame(operation, on_context_updated=callback))
 
     def _kind_of(self, frame: FunctionCallInProgressFrame) -> CallKind:
@@ -366,8 +392,7 @@ class OperationRegistry(PassingProcessor):
         call: Call,
         arguments: Mapping[str, Any],
         timeout_secs: float,
-        *,
-        adopted: bool = False,
+        **fields: Any,
     ) -> Operation:
         return Operation(
             session_id=self._session_id,
@@ -376,9 +401,8 @@ class OperationRegistry(PassingProcessor):
             tool_call_id=call.call_id,
             tool=call.tool,
             arguments=arguments,
-            intent_key=default_intent_key(call.tool, arguments),
-            adopted=adopted,
             timeout_secs=timeout_secs,
+            **fields,
         )
 
     def _find(self, call_id: str | None) -> tuple[CallGroup | None, Call | None]:
@@ -389,18 +413,3 @@ class OperationRegistry(PassingProcessor):
         # After an interruption Pipecat's own way can lose a result: the run it owed is wiped.
         for group in set(self._groups.values()):
             group.hurry()
-
-    def _drop_groups(self) -> None:
-        for group in self._groups.values():
-            group.drop()
-
-
-def _refusal(reason: str) -> Answer:
-    return Answer(result={"status": "refused", "error": reason})
-
-
-def _native_answer(operation: Operation) -> Answer:
-    if operation.error is not None:
-        return Answer(result={"status": str(operation.status), "error": operation.error})
-    # Pipecat takes a falsy result for none: no run, and "COMPLETED" in its place.
-    return Answer(result=operation.result or {"result": operation.result})

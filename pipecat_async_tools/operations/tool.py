@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from loguru import logger
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from pipecat_async_tools.errors import ConfigurationError, ToolDefinitionError
+from pipecat_async_tools.operations.intent import intent_key
+from pipecat_async_tools.store.base import OnDuplicate
 
 ToolHandler = Callable[..., Awaitable[Any]]
 Handler = TypeVar("Handler", bound=ToolHandler)
+Intent = Sequence[str] | Callable[[Mapping[str, Any]], str]
 Priority = Literal["normal", "urgent"]
 Speak = Literal["always", "on_failure", "never"]
 
@@ -90,6 +93,11 @@ class ToolSpec:
         speak: When the outcome is spoken.
         supersedes: Returns the subject of a request; a newer outcome of one subject replaces an
             older one that was not yet told.
+        intent: What makes two requests one: names of arguments, a function of them, or None for all.
+        on_duplicate: What a request that was made before leads to.
+        intent_window_secs: Seconds after its success in which a repeat gets the stored result.
+        idempotent: Whether it may be started again when nobody knows how far it got.
+        items: The argument that lists what becomes one operation each, or None.
     """
 
     name: str
@@ -101,6 +109,11 @@ class ToolSpec:
     priority: Priority
     speak: Speak
     supersedes: Callable[[Mapping[str, Any]], str] | None
+    intent: Intent | None
+    on_duplicate: OnDuplicate
+    intent_window_secs: float
+    idempotent: bool
+    items: str | None
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the handler takes them.
@@ -113,7 +126,41 @@ class ToolSpec:
         except ValidationError as e:
             problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in e.errors())
             raise ValueError(f"{self.name} was called with wrong arguments: {problems}") from e
+        except Exception as e:
+            # A validator of the application's own: the call must be answered all the same.
+            raise ValueError(f"{self.name} was called with arguments that cannot be read: {e}") from e
         return {name: getattr(model, name) for name in self.arguments.model_fields}
+
+    def jsonable(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return validated arguments as JSON data, which :meth:`validate` reads back."""
+        model = self.arguments.model_construct(**arguments)
+        return model.model_dump(mode="json", round_trip=True, by_alias=True, warnings=False)
+
+    def split(self, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the validated arguments of each operation a call becomes: one, or one for each item.
+
+        Raises:
+            ValueError: There are no items; the message is written for the model.
+        """
+        if self.items is None:
+            return [dict(arguments)]
+        items = list(arguments[self.items])
+        if not items:
+            raise ValueError(f"{self.name} was called without any {self.items}: name at least one")
+        return [{**arguments, self.items: [item]} for item in items]
+
+    def intent_key(self, arguments: Mapping[str, Any]) -> str:
+        """Return the key of a request, from its validated arguments."""
+        if self.intent is None:
+            return intent_key(self.name, arguments)
+        if not callable(self.intent):
+            return intent_key(self.name, {name: arguments[name] for name in self.intent})
+        try:
+            return f"{self.name}:{self.intent(arguments)}"
+        except Exception as e:
+            # The request must not be lost for it.
+            logger.error(f"intent of {self.name} raised {type(e).__name__}; all arguments make the key")
+            return intent_key(self.name, arguments)
 
     def subject_of(self, arguments: Mapping[str, Any]) -> str | None:
         """Return what a request is about, or None if the tool does not say."""
@@ -135,6 +182,11 @@ def async_tool(
     priority: Priority = "normal",
     speak: Speak = "always",
     supersedes: Callable[[Mapping[str, Any]], str] | None = None,
+    intent: Intent | None = None,
+    on_duplicate: OnDuplicate = "join",
+    intent_window_secs: float = 300.0,
+    idempotent: bool = False,
+    items: str | None = None,
 ) -> Callable[[Handler], Handler]:
     """Declare a coroutine function as a slow tool; the function itself is returned unchanged.
 
@@ -149,6 +201,16 @@ def async_tool(
         speak: "always", "on_failure", or "never" (context only).
         supersedes: Returns the subject of a request from its arguments; a newer outcome of one
             subject replaces an older one that was not yet told.
+        intent: What makes two requests one intent, within a session: names of arguments, a function
+            of them, or None for all arguments, whatever their spelling.
+        on_duplicate: What a request leads to that was made before: "join" answers it with the
+            operation that runs or with the stored result, "reject" refuses it, "replace" cancels the
+            one that runs.
+        intent_window_secs: Seconds after its success in which a repeat gets the stored result.
+        idempotent: Whether it may be started again when nobody knows how far it got: its effect is
+            taken once for one ``op.idempotency_key``. Otherwise such an outcome is unknown.
+        items: Name of an argument that is a list: each item becomes an operation of its own, whose
+            handler gets a list with that item alone; they are told as one total.
 
     Raises:
         ToolDefinitionError: The function cannot be a tool.
@@ -156,6 +218,8 @@ def async_tool(
     """
     _check_options(timeout_secs, expires_after_secs, priority, speak)
     _check_types(retry, supersedes)
+    _check_intent(intent, on_duplicate, intent_window_secs)
+    _check_running(idempotent, items)
 
     def decorate(handler: Handler) -> Handler:
         spec = ToolSpec(
@@ -168,7 +232,13 @@ def async_tool(
             priority=priority,
             speak=speak,
             supersedes=supersedes,
+            intent=intent if intent is None or callable(intent) else tuple(intent),
+            on_duplicate=on_duplicate,
+            intent_window_secs=intent_window_secs,
+            idempotent=idempotent,
+            items=items,
         )
+        _check_names(spec)
         setattr(handler, _SPEC, spec)
         return handler
 
@@ -191,6 +261,23 @@ def spec_of(handler: Any) -> ToolSpec:
     return spec
 
 
+def specs_by_name(tools: Sequence[ToolHandler]) -> Mapping[str, ToolSpec]:
+    """Return what ``@async_tool`` wrote on handlers, by the name of the tool.
+
+    Raises:
+        ConfigurationError: Two have one name.
+        ToolDefinitionError: One was not decorated.
+    """
+    if callable(tools):
+        raise ConfigurationError(f"tools={tools!r}: pass a list of functions")
+    specs: dict[str, ToolSpec] = {}
+    for spec in map(spec_of, tools):
+        if spec.name in specs:
+            raise ConfigurationError(f"tools: two functions are named {spec.name}; rename one")
+        specs[spec.name] = spec
+    return specs
+
+
 def _check_options(timeout_secs: float, expires_after_secs: float | None, priority: str, speak: str) -> None:
     if timeout_secs <= 0:
         raise ConfigurationError(f"timeout_secs={timeout_secs}: pass the seconds until the deadline, above 0")
@@ -208,6 +295,58 @@ def _check_types(retry: Any, supersedes: Any) -> None:
     if supersedes is not None and not callable(supersedes):
         raise ConfigurationError(
             f"supersedes={supersedes!r}: pass a function of the arguments, such as lambda a: a['date']"
+        )
+
+
+def _check_intent(intent: Any, on_duplicate: str, intent_window_secs: float) -> None:
+    if not (intent is None or callable(intent) or _is_names(intent)):
+        raise ConfigurationError(
+            f"intent={intent!r}: pass a list of argument names, a function of the arguments, or None"
+        )
+    if on_duplicate not in ("join", "reject", "replace"):
+        raise ConfigurationError(f"on_duplicate={on_duplicate!r}: pass 'join', 'reject' or 'replace'")
+    if intent_window_secs < 0:
+        raise ConfigurationError(f"intent_window_secs={intent_window_secs}: pass seconds, 0 or more")
+
+
+def _is_names(intent: Any) -> bool:
+    if isinstance(intent, str) or not isinstance(intent, Sequence):
+        return False
+    return all(isinstance(name, str) for name in cast("Sequence[Any]", intent))
+
+
+def _check_running(idempotent: Any, items: Any) -> None:
+    if not isinstance(idempotent, bool):
+        raise ConfigurationError(f"idempotent={idempotent!r}: pass True or False")
+    if items is not None and not isinstance(items, str):
+        raise ConfigurationError(f"items={items!r}: pass the name of an argument that is a list, or None")
+
+
+def _check_names(spec: ToolSpec) -> None:
+    fields = spec.arguments.model_fields
+    for name in () if spec.intent is None or callable(spec.intent) else spec.intent:
+        if name not in fields:
+            raise ToolDefinitionError(
+                f"@async_tool: intent names {name!r}, which is no parameter of {spec.name}; "
+                f"name some of: {', '.join(fields) or 'it has none'}"
+            )
+    if spec.items is None:
+        return
+    if spec.items not in fields:
+        raise ToolDefinitionError(
+            f"@async_tool: items={spec.items!r} is no parameter of {spec.name}; name one that is a list"
+        )
+    if spec.intent is not None and not callable(spec.intent) and spec.items not in spec.intent:
+        raise ToolDefinitionError(
+            f"@async_tool: intent of {spec.name} must name {spec.items!r} too: without it all items are one "
+            "intent, and only the first is done"
+        )
+    annotation: Any = fields[spec.items].annotation
+    is_fixed = get_origin(annotation) is tuple and get_args(annotation)[-1] is not Ellipsis
+    if is_fixed or get_origin(annotation) not in (list, tuple, Sequence):
+        raise ToolDefinitionError(
+            f"@async_tool: items={spec.items!r}: annotate that parameter of {spec.name} as a list, "
+            "such as list[str]"
         )
 
 

@@ -40,10 +40,12 @@ class Bench:
 
     def __init__(self, **policy):
         self.notebook = Notebook()
+        self.dismissed = []
         self.aggregator = BatchAggregator(
             policy=BatchPolicy(**policy),
             tools={"quiet_tool": spec_of(quiet_tool)},
             journal=self.notebook.journal,
+            dismissed=lambda batch_id, call_ids: self.dismissed.append((batch_id, call_ids)),
             wiring=AnyPlace(),
         )
 

@@ -18,7 +18,7 @@ def announced(*call_ids):
 
 
 def member(call_id):
-    return operation(tool_call_id=call_id)
+    return operation(operation_id=call_id, tool_call_id=call_id)
 
 
 def ended(operation, status=OperationStatus.SUCCEEDED):

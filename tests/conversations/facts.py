@@ -20,7 +20,7 @@ WEDNESDAY = Fact("Wednesday works well.", data="wed-ok")
 FRIDAY = Fact("Friday at noon works.", data="12:00")
 CANCELLED = Fact("That has been stopped.", data=r'"status": "cancelled"|CANCELLED')
 FAILED = Fact("Sadly that failed.", data=r'"status": "failed"|failed and returned no result')
-TIMED_OUT = Fact("I could not confirm that.", data=r'"status": "timed_out"|CANCELLED')
+TIMED_OUT = Fact("I could not confirm that.", data=r'"status": "(timed_out|unknown)"|CANCELLED')
 
 
 def nothing_left(result: str) -> Fact:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from pipecat_async_tools import AsyncTools, Event, MemoryStore, Wording, async_tool
+from pipecat_async_tools import AsyncTools, Event, Store, Wording, async_tool
 from pipecat_async_tools.testing import (
     Call,
     NativeTool,
@@ -22,6 +23,7 @@ from pipecat_async_tools.testing import (
 from pipecat_async_tools.testing.tools import running_script
 from tests.conversations.mind import Fact, Mind
 from tests.conversations.providers import provider_problems
+from tests.stores import memory_store
 
 SESSION = "caller-1"
 
@@ -63,7 +65,7 @@ class Tool:
         options = {} if self.timeout_secs is None else {"timeout_secs": self.timeout_secs}
         if self.ignores_cancellation:
             return _stubborn_tool(self.name, **options)
-        return scripted_tool(self.name, **options)
+        return scripted_tool(self.name, parameters={"asked": str}, **options)
 
     def native(self, door: Door) -> NativeTool:
         deadline = self.timeout_secs if door is Door.PLAIN else None
@@ -95,7 +97,7 @@ class StagedCall(SimulatedCall):
         """The caller says something the model answers, after some thought, perhaps by calling tools."""
         self.user_says(at=at, until=until, text=text)
         self.mind.answers[text] = answer
-        made = [Call(name) for name in calls]
+        made = [Call(name, {"asked": text}) for name in calls]
         self.model_says(self.mind.reply, when=text, calls=made, times=1, first_token_secs=thinks_secs)
 
 
@@ -236,7 +238,7 @@ async def play(
         attentive: Whether the model minds results that stand before the caller's last words.
         wording: What the package says.
     """
-    store = MemoryStore()
+    store = memory_store()
     async_tools = _async_tools(conversation, door, store, wording)
     native = {} if door is Door.ASYNC_TOOL else {t.name: t.native(door) for t in conversation.tools}
     facts = (*conversation.facts(shift), *conversation.may_hear)
@@ -248,15 +250,23 @@ async def play(
     conversation.write(call, shift)
     call.model_says(mind.reply)
     timeline = await call.run(until=conversation.until)
+    timeline.operations = [_in_call_time(operation) for operation in timeline.operations]
     return Performance(
         conversation_id=conversation.id,
         door=door,
         shift=shift,
         timeline=timeline,
         seen={**call.seen, **({"prop": prop.seen} if prop else {})},
-        events=await store.events(SESSION),
+        events=[_in_call_time(entry.event) for entry in await store.events(session_id=SESSION)],
         provider_problems=await provider_problems(call.line.context),
     )
+
+
+def _in_call_time(record: Any) -> Any:
+    """The record with its times as seconds of the call: the store's clock counts from the epoch."""
+    epoch = time.time() - asyncio.get_running_loop().time()
+    times = {name: getattr(record, name, None) for name in ("at", "accepted_at", "started_at", "settled_at")}
+    return replace(record, **{name: value - epoch for name, value in times.items() if value is not None})
 
 
 def performed(conversation_id: str, door: Door, shift: float = 0.0) -> Performance:
@@ -268,7 +278,7 @@ def performed(conversation_id: str, door: Door, shift: float = 0.0) -> Performan
 
 
 def _async_tools(
-    conversation: Conversation, door: Door, store: MemoryStore, wording: Wording | None
+    conversation: Conversation, door: Door, store: Store, wording: Wording | None
 ) -> AsyncTools | None:
     if door is Door.PLAIN:
         return None
@@ -283,8 +293,8 @@ def _async_tools(
 
 
 def _stubborn_tool(name: str, **options: Any) -> Any:
-    async def handler(op: Any) -> Any:
-        work = asyncio.ensure_future(running_script.get().run(name, {}))
+    async def handler(op: Any, asked: str) -> Any:
+        work = asyncio.ensure_future(running_script.get().run(name, {"asked": asked}))
         while True:
             try:
                 return await asyncio.shield(work)

@@ -14,6 +14,13 @@ from tests.conversations.mind import words_of
 from tests.conversations.script import OURS, Door, performed
 
 both_doors = pytest.mark.parametrize("door", OURS)
+
+
+def given_up(door):
+    """What a handler is whose deadline passed while it ran: ours may have taken effect, Pipecat's reports."""
+    return OperationStatus.UNKNOWN if door is Door.ASYNC_TOOL else OperationStatus.TIMED_OUT
+
+
 BOTH_FACTS = "There is a slot at ten. It costs forty euros."
 
 
@@ -62,7 +69,7 @@ def test_d3_a_call_whose_cancel_came_first_is_told_and_later_turns_work(door):
     deadline = first.started_at + 1.0
     # The frame that the cancel overtook waited behind this sentence.
     assert speech.started_at < deadline < speech.ended_at
-    assert [o.status for o in timeline.operations] == [OperationStatus.TIMED_OUT, OperationStatus.SUCCEEDED]
+    assert [o.status for o in timeline.operations] == [given_up(door), OperationStatus.SUCCEEDED]
     assert [t.heard for t in timeline.tellings] == [TIMED_OUT.sentence, FRIDAY.sentence]
     assert second.outcome == "returned"
 
@@ -216,7 +223,7 @@ def test_d9_a_native_handler_that_never_reports_is_given_up_at_its_deadline():
 def test_d9_a_handler_that_never_ends_is_given_up_at_its_deadline(door):
     timeline = performed(field.never_ends.id, door, 2.5).timeline
     (operation,) = timeline.operations
-    assert operation.status is OperationStatus.TIMED_OUT
+    assert operation.status is given_up(door)
     assert operation.settled_at - operation.accepted_at == approx(3.0)
     (telling,) = timeline.tellings
     assert telling.started_at == approx(operation.settled_at + 0.4, abs=0.2)

@@ -21,7 +21,9 @@ def tools(**declared):
 
 
 def build(*operations, **declared):
-    return Envelope.of(operations, tools=tools(**declared), batch_id="b", turn_id="t", ready_at=1.0)
+    return Envelope.of(
+        operations, tools=tools(**declared), delivery_id="d", batch_id="b", turn_id="t", ready_at=1.0
+    )
 
 
 def test_one_urgent_member_makes_it_urgent():

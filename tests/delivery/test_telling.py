@@ -14,7 +14,7 @@ PARAMS = ClockParams(response_timeout_secs=10.0, audio_timeout_secs=3.0)
 @pytest.fixture
 def telling():
     """A telling that was triggered at 100 s."""
-    return Telling((envelope(),), how="model", params=PARAMS, now=100.0)
+    return Telling((envelope(),), telling_id="telling-1", how="model", params=PARAMS, now=100.0)
 
 
 def respond(telling, text="There is a slot.", at=101.0):

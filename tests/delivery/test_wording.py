@@ -186,7 +186,7 @@ def test_what_was_cut_off_names_the_words_that_were_heard(wording):
 
 def test_an_acceptance_says_accepted_and_which(wording):
     accepted = operation()
-    answer = wording.acceptance(accepted)
+    answer = wording.acceptance([accepted])
     assert answer["status"] == "accepted"
     assert answer["operation_id"] == accepted.operation_id
     json.dumps(answer)

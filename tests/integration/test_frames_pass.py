@@ -9,31 +9,17 @@ from types import SimpleNamespace
 import pytest
 from pipecat.frames.frames import CancelFrame, EndFrame, InterruptionFrame
 
-from pipecat_async_tools import AsyncTools, MemoryStore, StoreError, async_tool
-from pipecat_async_tools.operations.ledger import STORE_TIMEOUT_SECS
+from pipecat_async_tools import AsyncTools, async_tool
+from pipecat_async_tools.operations.insisting import STORE_TIMEOUT_SECS
 from pipecat_async_tools.testing import Call, NativeTool, SimulatedCall, native_tool, virtual_time
 from tests.integration.recording import FrameRecorder
+from tests.stores import broken_store, memory_store
 
 PLACES = ("PacedOutput", "LLMAssistantAggregator", "PipelineWorker::Sink")
 MOMENTS = {"in the grace": 1.9, "while it is accepted": 3.0, "later": 9.0}
-STORE_METHODS = ("accept", "claim", "record_progress", "finish", "correct", "append", "events")
+STORE_METHODS = ("accept", "claim", "record_progress", "finish", "append", "events")
 DRAIN_SECS = 2.0
 LONG = "One two three four five six seven eight nine ten eleven twelve."
-
-
-def broken_store(how, *, methods=STORE_METHODS):
-    """A store whose methods hang for ever, or fail."""
-
-    async def hang(*_, **__):
-        await asyncio.Event().wait()
-
-    async def fail(*_, **__):
-        raise StoreError("the disk is on fire")
-
-    store = MemoryStore()
-    for method in methods:
-        setattr(store, method, hang if how == "hangs" else fail)
-    return store
 
 
 class Stubborn:
@@ -78,11 +64,11 @@ async def never_reports(params):
 
 
 STORES = {
-    "sound": MemoryStore,
-    "hangs": lambda: broken_store("hangs"),
-    "fails": lambda: broken_store("fails"),
-    "hangs later": lambda: broken_store("hangs", methods=("finish", "correct", "append")),
-    "fails later": lambda: broken_store("fails", methods=("finish", "correct", "append")),
+    "sound": memory_store,
+    "hangs": lambda: broken_store("hangs", methods=STORE_METHODS),
+    "fails": lambda: broken_store("fails", methods=STORE_METHODS),
+    "hangs later": lambda: broken_store("hangs", methods=("finish", "append")),
+    "fails later": lambda: broken_store("fails", methods=("finish", "append")),
 }
 
 
@@ -145,7 +131,7 @@ async def test_no_handler_is_left_behind_by_a_store_that_is_gone():
 
 @virtual_time
 async def test_what_ran_when_the_call_ended_is_on_record_as_unknown():
-    async with broken_call(MemoryStore()) as broken:
+    async with broken_call(memory_store()) as broken:
         await broken.call.run(until=9)
         await broken.async_tools.stop()
         operations = broken.async_tools.snapshot().operations
@@ -186,7 +172,7 @@ async def test_a_call_that_cannot_be_stored_is_refused(how):
         """Book it."""
         ran.append(op)
 
-    async_tools = AsyncTools(session_id="s", tools=[book], store=broken_store(how))
+    async_tools = AsyncTools(session_id="s", tools=[book], store=broken_store(how, methods=STORE_METHODS))
     call = SimulatedCall(async_tools)
     call.user_says(at=0.2, until=0.8, text="Book it.")
     call.model_says(when="book it", calls=[Call("book")])
@@ -209,7 +195,8 @@ async def test_a_call_that_cannot_be_stored_is_refused(how):
 @virtual_time
 async def test_an_adopted_call_that_cannot_be_stored_keeps_its_native_answer(finished_at, how):
     call = SimulatedCall(
-        AsyncTools(session_id="s", store=broken_store(how)), tools={"look_up": native_tool("look_up")}
+        AsyncTools(session_id="s", store=broken_store(how, methods=STORE_METHODS)),
+        tools={"look_up": native_tool("look_up")},
     )
     call.user_says(at=0.2, until=0.8, text="Look it up.")
     call.model_says("One moment.", when="look it up", calls=[Call("look_up")])
@@ -239,7 +226,7 @@ async def test_a_log_that_cannot_be_written_changes_nothing():
 
 @virtual_time
 async def test_the_log_is_complete_when_closing_is_over():
-    store = MemoryStore()
+    store = memory_store()
     write = store.append
 
     async def slowly(event):
@@ -250,5 +237,5 @@ async def test_the_log_is_complete_when_closing_is_over():
     async with broken_call(store) as broken:
         await broken.call.run(until=9)
         await broken.async_tools.stop()
-        names = [event.name for event in await store.events("s")]
+        names = [logged.event.name for logged in await store.events(session_id="s")]
     assert names.count("on_operation_accepted") == names.count("on_operation_settled") == 2

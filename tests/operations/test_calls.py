@@ -31,7 +31,7 @@ class Watched:
     def finish(self, index):
         call = self.calls[index]
         if call.kind is CallKind.OURS:
-            call.operation = succeeded()
+            call.operations = {"op": succeeded()}
         else:
             call.reported = True
         return self.group.reconsider()
@@ -151,7 +151,7 @@ async def test_whoever_waits_is_told_even_when_it_was_decided_before():
 @virtual_time
 async def test_progress_is_not_the_end_of_a_call():
     watched = Watched(OURS, ADOPTED)
-    watched.calls[0].operation = operation()
+    watched.calls[0].operations = {"op": operation()}
     assert not watched.calls[0].is_over
     assert not watched.calls[1].is_over
     watched.calls[1].reported = True

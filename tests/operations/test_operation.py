@@ -6,7 +6,6 @@ import itertools
 import pytest
 
 from pipecat_async_tools import IllegalTransitionError, OperationStatus
-from pipecat_async_tools.operations.intent import default_intent_key
 from pipecat_async_tools.operations.operation import new_id
 from tests.builders import operation
 
@@ -46,17 +45,3 @@ def test_ids_say_what_they_name_and_do_not_repeat():
     ids = {new_id("op") for _ in range(1000)}
     assert len(ids) == 1000
     assert all(name.startswith("op-") for name in ids)
-
-
-class TestIntent:
-    def test_the_order_of_arguments_does_not_matter(self):
-        assert default_intent_key("book", {"a": 1, "b": {"x": 1, "y": 2}}) == default_intent_key(
-            "book", {"b": {"y": 2, "x": 1}, "a": 1}
-        )
-
-    @pytest.mark.parametrize(
-        ("tool", "arguments"),
-        [("cancel", {"a": 1}), ("book", {"a": 2}), ("book", {"a": "1"}), ("book", {}), ("book", {"a": [1]})],
-    )
-    def test_everything_else_does(self, tool, arguments):
-        assert default_intent_key(tool, arguments) != default_intent_key("book", {"a": 1})

@@ -8,16 +8,14 @@ import enum
 import json
 import uuid
 
-import aiohttp
-import httpx
-import openai
 import pytest
 from pydantic import BaseModel
 
-from pipecat_async_tools import OperationStatus, OutcomeClass, ToolError
+from pipecat_async_tools import OperationStatus, OutcomeClass
 from pipecat_async_tools.operations import outcome
-
-REQUEST = httpx.Request("GET", "http://clinic.test/slots")
+from pipecat_async_tools.testing import virtual_time
+from tests.builders import operation
+from tests.stores import memory_store
 
 
 @dataclasses.dataclass
@@ -83,131 +81,24 @@ class TestResults:
         assert result.result is None
 
 
-def http_status_error(status):
-    return httpx.HTTPStatusError("no", request=REQUEST, response=httpx.Response(status, request=REQUEST))
-
-
-def aiohttp_error(status):
-    return aiohttp.ClientResponseError(request_info=None, history=(), status=status)
-
-
-def openai_error(status):
-    response = httpx.Response(status, request=REQUEST)
-    return openai.APIStatusError("no", response=response, body=None)
-
-
-class RequestsResponse:
-    """As that of ``requests``: false when the status is an error."""
-
-    def __init__(self, status):
-        self.status_code = status
-
-    def __bool__(self):
-        return self.status_code < 400
-
-
-def requests_error(status):
-    error = OSError("no")
-    error.response = RequestsResponse(status)
-    return error
-
-
-CLIENTS = [http_status_error, aiohttp_error, openai_error, requests_error]
-
-
-def raised_from(error, *causes):
-    """An error with a chain of causes, as clients wrap what the socket raised."""
-    outer = error
-    for cause in causes:
-        outer.__cause__ = cause
-        outer = cause
-    return error
-
-
-class TestClasses:
-    @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+class TestDeadline:
     @pytest.mark.parametrize(
-        ("status", "outcome_class"),
+        ("fields", "status"),
         [
-            (400, OutcomeClass.BUSINESS_ERROR),
-            (404, OutcomeClass.BUSINESS_ERROR),
-            (499, OutcomeClass.BUSINESS_ERROR),
-            (408, OutcomeClass.TIMEOUT),
-            (425, OutcomeClass.TIMEOUT),
-            (429, OutcomeClass.RATE_LIMITED),
-            (500, OutcomeClass.UNAVAILABLE),
-            (503, OutcomeClass.UNAVAILABLE),
-            (302, OutcomeClass.ERROR),
+            ({}, OperationStatus.TIMED_OUT),
+            ({"status": OperationStatus.RUNNING}, OperationStatus.UNKNOWN),
+            ({"status": OperationStatus.RUNNING, "idempotent": True}, OperationStatus.TIMED_OUT),
+            ({"status": OperationStatus.RUNNING, "adopted": True}, OperationStatus.TIMED_OUT),
         ],
+        ids=["never started", "running", "running and repeatable", "run by Pipecat"],
     )
-    def test_by_the_status_of_the_answer(self, client, status, outcome_class):
-        result = outcome.failed(client(status))
-        assert result.outcome_class is outcome_class
-        assert result.status is OperationStatus.FAILED
-
-    @pytest.mark.parametrize(
-        ("error", "outcome_class"),
-        [
-            (ToolError("no"), OutcomeClass.BUSINESS_ERROR),
-            (ConnectionRefusedError("no"), OutcomeClass.UNAVAILABLE),
-            (TimeoutError("no"), OutcomeClass.TIMEOUT),
-            (aiohttp.ServerTimeoutError("no"), OutcomeClass.TIMEOUT),
-            (KeyError("no"), OutcomeClass.ERROR),
-            (
-                raised_from(httpx.ConnectError("no"), OSError(), ConnectionRefusedError()),
-                OutcomeClass.UNAVAILABLE,
-            ),
-            (raised_from(httpx.ReadTimeout("no"), OSError(), TimeoutError()), OutcomeClass.TIMEOUT),
-            (
-                raised_from(openai.APITimeoutError(request=REQUEST), httpx.ReadTimeout("no"), TimeoutError()),
-                OutcomeClass.TIMEOUT,
-            ),
-            (raised_from(ToolError("no"), TimeoutError()), OutcomeClass.BUSINESS_ERROR),
-            (raised_from(http_status_error(404), TimeoutError()), OutcomeClass.BUSINESS_ERROR),
-        ],
-        ids=lambda value: type(value).__name__,
-    )
-    def test_by_the_kind_of_the_error(self, error, outcome_class):
-        assert outcome.failed(error).outcome_class is outcome_class
-
-    def test_by_what_it_was_raised_from(self):
-        try:
-            try:
-                raise ConnectionRefusedError
-            except ConnectionRefusedError:
-                raise RuntimeError("no clinic") from None
-        except RuntimeError as hidden:
-            assert outcome.failed(hidden).outcome_class is OutcomeClass.ERROR
-        try:
-            try:
-                raise ConnectionRefusedError
-            except ConnectionRefusedError:
-                raise RuntimeError("no clinic")  # noqa: B904
-        except RuntimeError as seen:
-            assert outcome.failed(seen).outcome_class is OutcomeClass.UNAVAILABLE
-
-    def test_a_circle_of_causes_ends(self):
-        first, second = RuntimeError("a"), RuntimeError("b")
-        first.__cause__, second.__cause__ = second, first
-        assert outcome.failed(first).outcome_class is OutcomeClass.ERROR
+    def test_only_what_may_have_taken_effect_is_unknown(self, fields, status):
+        result = outcome.deadline_passed(operation(timeout_secs=2.5, **fields))
+        assert result.status is status
+        assert "2.5 seconds" in result.error
 
 
 class TestWords:
-    def test_a_failure_is_told_in_its_own_words(self):
-        assert outcome.failed(ToolError("the doctor does not work on Sundays")).error == (
-            "the doctor does not work on Sundays"
-        )
-
-    def test_one_without_words_is_told_by_its_name(self):
-        assert outcome.failed(RuntimeError()).error == "RuntimeError"
-
-    def test_one_that_cannot_be_printed_is_told_by_its_name(self):
-        class Mute(Exception):
-            def __str__(self):
-                raise AttributeError("no request")
-
-        assert outcome.failed(Mute()).error == "Mute"
-
     def test_a_time_out_names_its_seconds(self):
         result = outcome.timed_out(2.5)
         assert (result.status, result.outcome_class) == (OperationStatus.TIMED_OUT, OutcomeClass.TIMEOUT)
@@ -219,9 +110,32 @@ class TestWords:
             (outcome.CANCELLED, OperationStatus.CANCELLED),
             (outcome.NEVER_STARTED, OperationStatus.CANCELLED),
             (outcome.ABANDONED, OperationStatus.UNKNOWN),
-            (outcome.reported_failure("no"), OperationStatus.FAILED),
+            (outcome.unconfirmed("no answer"), OperationStatus.UNKNOWN),
+            (outcome.failed("no"), OperationStatus.FAILED),
         ],
     )
     def test_every_other_end_has_its_status_and_words(self, result, status):
         assert result.status is status
         assert result.error
+
+
+class TestHalfACharacter:
+    """No store can write one down, and what cannot be written down is never settled."""
+
+    @pytest.mark.parametrize(
+        "result",
+        [
+            outcome.succeeded({"name": "An\ud800na"}),
+            outcome.failed("An\ud800na"),
+            outcome.unconfirmed("An\ud800na"),
+        ],
+        ids=["result", "error", "unconfirmed"],
+    )
+    @virtual_time
+    async def test_it_does_not_keep_an_outcome_out_of_the_store(self, result):
+        store = memory_store()
+        (accepted,) = await store.accept([operation()], owner="owner")
+        await store.finish(accepted.operation.operation_id, result)
+        told = await store.operation(accepted.operation.operation_id)
+        assert told.status is result.status
+        assert "An?na" in str(told.result or told.error)

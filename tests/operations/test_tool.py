@@ -4,11 +4,15 @@
 import datetime
 import functools
 import inspect
+import json
+import re
+from decimal import Decimal
 from enum import Enum
 from typing import Literal
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, computed_field, field_validator
 
 from pipecat_async_tools import ConfigurationError, OperationContext, Retry, ToolDefinitionError, async_tool
 from pipecat_async_tools.operations.tool import spec_of
@@ -269,3 +273,110 @@ def test_an_undecorated_function_is_told_what_to_do():
 
     with pytest.raises(ToolDefinitionError, match=r"native is not decorated with @async_tool\(\)"):
         spec_of(native)
+
+
+class Invoice(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    cents: int
+
+    @computed_field
+    @property
+    def euros(self) -> float:
+        return self.cents / 100
+
+
+class Careless(BaseModel):
+    code: str
+
+    @field_validator("code")
+    @classmethod
+    def known(cls, code):
+        return {"a": "A"}[code]
+
+
+async def grant(op, accesses: list[str], day: str = "today"):
+    """Grant accesses."""
+
+
+async def pair(op, both: tuple[str, int]):
+    """Take two things."""
+
+
+class TestRunningOptions:
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("intent", "day"),
+            ("intent", 3),
+            ("intent", [["day"]]),
+            ("on_duplicate", "ignore"),
+            ("intent_window_secs", -1),
+            ("idempotent", "no"),
+            ("items", ["accesses"]),
+        ],
+    )
+    def test_one_that_cannot_be_is_refused_by_name(self, name, value):
+        with pytest.raises(ConfigurationError, match=f"^{name}={re.escape(repr(value))}: pass"):
+            async_tool(**{name: value})
+
+    @pytest.mark.parametrize(
+        ("handler", "options", "words"),
+        [
+            (grant, {"intent": ["date"]}, "intent names 'date'.*grant.*name some of: accesses, day"),
+            (grant, {"items": "people"}, "items='people' is no parameter of grant"),
+            (grant, {"items": "day"}, "annotate that parameter of grant as a list"),
+            (pair, {"items": "both"}, "annotate that parameter of pair as a list"),
+            (grant, {"items": "accesses", "intent": ["day"]}, "must name 'accesses' too"),
+        ],
+    )
+    def test_one_that_does_not_fit_the_function_is_refused(self, handler, options, words):
+        with pytest.raises(ToolDefinitionError, match=words):
+            spec(handler, **options)
+
+    def test_named_items_have_a_key_each(self):
+        tool = spec(grant, items="accesses", intent=["accesses"])
+        parts = tool.split(tool.validate({"accesses": ["mail", "wiki"]}))
+        assert len({tool.intent_key(part) for part in parts}) == 2
+
+    def test_they_are_kept(self):
+        tool = spec(grant, items="accesses", on_duplicate="reject", intent_window_secs=5.0, idempotent=True)
+        assert (tool.items, tool.on_duplicate, tool.intent_window_secs, tool.idempotent) == (
+            "accesses",
+            "reject",
+            5.0,
+            True,
+        )
+
+
+class TestTheRecord:
+    @pytest.mark.parametrize(
+        ("annotation", "value"),
+        [
+            (datetime.datetime, "2026-12-03T10:30:00Z"),
+            (datetime.timedelta, "PT90S"),
+            (Decimal, "1.50"),
+            (UUID, "00000000-0000-0000-0000-000000000001"),
+            (Desk, "main"),
+            (Person, {"name": "Anna"}),
+            (list[list[datetime.date]], [["2026-12-03"], []]),
+            (dict[str, list[Person]], {"team": [{"name": "Anna", "age": 7}]}),
+            (set[str], ["mail", "wiki"]),
+            (tuple[int, str], [1, "a"]),
+            (Invoice, {"cents": 150}),
+        ],
+        ids=str,
+    )
+    def test_arguments_come_back_as_they_were(self, annotation, value):
+        async def book(op, thing): ...
+
+        book.__annotations__["thing"] = annotation
+        tool = spec(book)
+        arguments = tool.validate({"thing": value})
+        record = json.loads(json.dumps(tool.jsonable(arguments)))
+        assert tool.validate(record) == arguments
+
+    def test_a_validator_that_breaks_is_a_refusal_like_any_other(self):
+        async def book(op, what: Careless): ...
+
+        with pytest.raises(ValueError, match="book was called with arguments that cannot be read"):
+            spec(book).validate({"what": {"code": "b"}})

@@ -40,8 +40,10 @@ class LocalExecutor:
         self._run = self._run or run
 
     async def submit(self, operation: Operation) -> None:
-        """Start the operation, or queue it behind those that run."""
+        """Start the operation, or queue it behind those that run; one that is here already stays."""
         operation_id = operation.operation_id
+        if operation_id in self._tasks:
+            return
         task = asyncio.create_task(self._run_in_slot(operation_id), name=f"operation {operation_id}")
         self._tasks[operation_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(operation_id, None))

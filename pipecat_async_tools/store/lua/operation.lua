@@ -1,0 +1,2 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+return operation_answer(take())
