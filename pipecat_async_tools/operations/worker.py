@@ -67,6 +67,8 @@ class Worker:
             ConfigurationError: An argument has a value it cannot have.
             ToolDefinitionError: A tool was not decorated.
         """
+        if isinstance(store, str):
+            raise ConfigurationError("store: pass a Store, such as store_from_url('sqlite:///calls.db')")
         if lease_secs < 1:
             raise ConfigurationError(f"lease_secs={lease_secs}: pass seconds, 1 or more")
         if drain_secs < 0:

@@ -70,13 +70,16 @@ class SqliteStore(SqlStore):
                 "sqlite:///:memory:", which is gone when the store is closed.
 
         Raises:
-            ConfigurationError: The URL names no file.
+            ConfigurationError: The URL names no file, or one in a folder that is not there.
         """
         prefix = "sqlite:///"
         if not url.startswith(prefix) or url == prefix:
             raise ConfigurationError(f"store={url!r}: write sqlite:///calls.db, or sqlite:///:memory:")
         self._path = url.removeprefix(prefix)
         self._in_memory = self._path == ":memory:"
+        folder = Path(self._path).parent
+        if not self._in_memory and not folder.is_dir():
+            raise ConfigurationError(f"store={url!r}: {folder} is not a folder; create it first")
         self._url = url
         self._connection: sqlite3.Connection | None = None
         self._wakes = Wakes()

@@ -266,3 +266,8 @@ class TestUndeliverable:
 def test_a_number_that_cannot_be_is_refused_by_name(name, value):
     with pytest.raises(ConfigurationError, match=f"^{name}={value}: pass seconds"):
         Worker(store=memory_store(), tools=[booking()], **{name: value})
+
+
+def test_a_url_is_not_a_store():
+    with pytest.raises(ConfigurationError, match="store: pass a Store, such as store_from_url"):
+        Worker(store="sqlite:///calls.db", tools=[booking()])

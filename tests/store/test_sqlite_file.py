@@ -58,10 +58,18 @@ async def test_a_relative_path_is_in_the_working_directory(tmp_path, monkeypatch
     assert repr(store) == "SqliteStore('sqlite:///calls.db')"
 
 
+def test_a_missing_folder_is_named_at_once(tmp_path):
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/nowhere is not a folder; create it"):
+        store_at(tmp_path / "nowhere" / "calls.db")
+
+
 @virtual_time
-async def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(StoreError, match=f"{tmp_path}/nowhere is not a folder; create it"):
-        await store_at(tmp_path / "nowhere" / "calls.db").open()
+async def test_a_folder_that_went_away_is_named(tmp_path):
+    (tmp_path / "here").mkdir()
+    store = store_at(tmp_path / "here" / "calls.db")
+    (tmp_path / "here").rmdir()
+    with pytest.raises(StoreError, match=f"{tmp_path}/here is not a folder; create it"):
+        await store.open()
 
 
 @virtual_time
