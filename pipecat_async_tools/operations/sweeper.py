@@ -50,7 +50,7 @@ class Sweeper:
         self._tasks: list[asyncio.Task[None]] = []
         self._sweeping: asyncio.Task[None] | None = None
         self._leased_until = 0.0
-        self._submitted: dict[str, tuple[int, int, float]] = {}
+        self._submitted: dict[str, tuple[int, int]] = {}
         self._failing: set[str] = set()
 
     async def start(self) -> None:
@@ -85,8 +85,12 @@ class Sweeper:
         """
         recovered = await in_time(self._store.recover(), "recover operations")
         overdue = await in_time(self._store.overdue(self._lease_secs), "find overdue operations")
-        for operation in [*recovered.accepted, *overdue]:
+        found = [*recovered.accepted, *overdue]
+        for operation in found:
             await self._take(operation)
+        # What is no longer overdue was claimed: nothing of it need be remembered.
+        still = {operation.operation_id for operation in found}
+        self._submitted = {name: entry for name, entry in self._submitted.items() if name in still}
         if self._also is not None:
             await self._also()
 
@@ -108,15 +112,12 @@ class Sweeper:
             # What a dead owner claims is taken from it at once.
             await self._renew()
         await self._submit(operation)
-        expiry = _now() + operation.timeout_secs
-        self._submitted[operation.operation_id] = (operation.attempts, operation.replays, expiry)
+        self._submitted[operation.operation_id] = (operation.attempts, operation.replays)
 
     def _is_submitted(self, operation: Operation) -> bool:
         # One that waits for its turn here is overdue all the while. One that was started and came
         # back is another matter.
-        self._submitted = {i: entry for i, entry in self._submitted.items() if _now() < entry[2]}
-        entry = self._submitted.get(operation.operation_id)
-        return entry is not None and entry[:2] == (operation.attempts, operation.replays)
+        return self._submitted.get(operation.operation_id) == (operation.attempts, operation.replays)
 
     async def _sweep_now_and_again(self) -> None:
         await self._calmly(self.sweep)

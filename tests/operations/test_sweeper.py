@@ -233,3 +233,26 @@ class TestSweeping:
         await bench.sweeper.look()
         await bench.sweeper.look()
         assert bench.submitted == [(1.0, replayed)]
+
+
+@virtual_time
+async def test_nothing_is_remembered_of_what_was_claimed():
+    store, submitted = memory_store(), []
+
+    async def claim(operation):
+        submitted.append(operation.operation_id)
+        await store.claim(operation.operation_id, owner="here")
+
+    async def gone(op):
+        """Be gone."""
+
+    tools = specs_by_name([async_tool()(gone)])
+    sweeper = Sweeper(store=store, owner="here", lease_secs=1.0, tools=tools, submit=claim)
+    await sweeper.start()
+    for number in range(20):
+        batch = f"batch-{number}"
+        await store.accept([operation(tool="gone", batch_id=batch, timeout_secs=9e9)], owner="there")
+    await asyncio.sleep(10)
+    await sweeper.stop()
+    assert len(submitted) == 20
+    assert sweeper._submitted == {}
