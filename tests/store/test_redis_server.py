@@ -25,13 +25,21 @@ START_SECS = 10.0
 WAIT_SECS = 10.0
 
 
+def free_port() -> int:
+    """A port that is free; a node of a cluster listens 10,000 above it as well."""
+    while True:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        if port + 10_000 < 65_536:
+            return port
+
+
 class Server:
     """A Redis server of the test's own."""
 
     def __init__(self, folder, *options: str):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._command = ["redis-server", "--port", str(self.port), "--dir", str(folder), *options]
         self._process = None
 
