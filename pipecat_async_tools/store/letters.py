@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipecat_async_tools.errors import StoreError
-from pipecat_async_tools.events import Event
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.store.rows import DeadLetter, DeliveryRow
 from pipecat_async_tools.store.transaction import Row, Transaction
@@ -158,19 +157,7 @@ def _let_go(tx: Transaction, operation_id: str) -> None:
 
 
 def _log(tx: Transaction, name: str, about: Operation | DeliveryRow, letter_id: str, reason: str) -> None:
-    is_operation = isinstance(about, Operation)
-    tx.log(
-        Event(
-            name=name,
-            at=tx.now,
-            session_id=about.session_id,
-            turn_id=about.turn_id,
-            batch_id=about.batch_id,
-            operation_id=about.operation_id if is_operation else None,
-            intent_key=(about.intent_key or None) if is_operation else None,
-            tool=about.tool if is_operation else None,
-            delivery_id=None if is_operation else about.delivery_id,
-            reason=reason,
-            detail={"letter_id": letter_id},
-        )
-    )
+    if isinstance(about, Operation):
+        tx.log_operation(name, about, reason, letter_id=letter_id)
+    else:
+        tx.log_delivery(name, about, reason, letter_id=letter_id)

@@ -120,7 +120,9 @@ class Transaction:
             )
         )
 
-    def log_delivery(self, name: str, row: DeliveryRow, reason: str = "", telling: str | None = None) -> None:
+    def log_delivery(
+        self, name: str, row: DeliveryRow, reason: str = "", telling: str | None = None, **detail: Any
+    ) -> None:
         """Write an event about a delivery."""
         self.log(
             Event(
@@ -132,6 +134,7 @@ class Transaction:
                 delivery_id=row.delivery_id,
                 telling_id=telling,
                 reason=reason,
+                detail=detail,
             )
         )
 
