@@ -24,10 +24,10 @@ async def main() -> Timeline:
     call = SimulatedCall(async_tools)
     call.model_says("Thursday is free at ten and at half past two.", when="UPDATE DUE")
     call.model_says(when="thursday", calls=[Call("check_availability", {"day": "Thursday"})])
-    call.model_says("Monday to Friday, from eight to six.", when="open")
+    call.model_says("From eight to six.", when="open")
 
     call.user_says(0.5, 1.5, "Is there anything free on Thursday?")
-    call.user_says(5.0, 6.5, "And when are you open?")  # the work goes on while the talk does
+    call.user_says(3.5, 4.5, "And when are you open?")  # the work goes on while the talk does
     return await call.run(until=16)
 
 

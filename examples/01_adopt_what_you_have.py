@@ -21,12 +21,11 @@ async def main() -> Timeline:
         AsyncTools(session_id="example-01", store="sqlite:///:memory:"),
         tools={"load_customer": load_customer},
     )
-    call.model_says("I found you, Kim, a customer since 2019.", when="UPDATE DUE")
     call.model_says("Let me look.", when="record", calls=[Call("load_customer")])
+    call.model_says("Thank you. I found you, Kim, a customer since 2019.", when="larsen")
 
-    call.model_says("Thank you.", when="larsen")
     call.user_says(0.5, 1.5, "Do you have my record?")
-    call.user_says(4.5, 6.5, "It may be under Larsen.")  # just when the result arrives: the update waits
+    call.user_says(4.5, 6.5, "It may be under Larsen.")  # just when the result arrives: it joins the answer
     return await call.run(until=16)
 
 

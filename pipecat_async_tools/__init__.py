@@ -18,6 +18,7 @@ from pipecat_async_tools.async_tools import AsyncTools
 from pipecat_async_tools.batches.batch import BatchPolicy
 from pipecat_async_tools.delivery.clocks import ChannelState, ClockParams
 from pipecat_async_tools.delivery.envelope import Envelope
+from pipecat_async_tools.delivery.phrases import Phrases
 from pipecat_async_tools.delivery.policy import (
     AttachToNextResponse,
     DeliverNow,
@@ -40,7 +41,8 @@ from pipecat_async_tools.operations.executors.base import Executor
 from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.operations.outcome import OutcomeClass, ToolError
-from pipecat_async_tools.operations.tool import OperationContext, Retry, async_tool
+from pipecat_async_tools.operations.retry import Retry
+from pipecat_async_tools.operations.tool import OperationContext, async_tool
 from pipecat_async_tools.operations.worker import Worker
 from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot
 from pipecat_async_tools.store.base import Store
@@ -72,6 +74,7 @@ __all__ = [
     "OperationContext",
     "OperationStatus",
     "OutcomeClass",
+    "Phrases",
     "QueueAfterPlayback",
     "QueueUntilQuiet",
     "Retry",

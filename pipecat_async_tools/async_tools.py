@@ -11,18 +11,23 @@ from typing import Any, Literal
 
 from loguru import logger
 from pipecat.adapters.llm.schemas.direct_function import DirectFunction
-from pipecat.processors.frame_processor import FrameProcessor
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.utils.base_object import BaseObject
 
 from pipecat_async_tools.background import Background
 from pipecat_async_tools.batches.aggregator import BatchAggregator
 from pipecat_async_tools.batches.batch import BatchPolicy
 from pipecat_async_tools.delivery.clocks import CallClocks, ClockParams
+from pipecat_async_tools.delivery.context import ContextEditor
+from pipecat_async_tools.delivery.course import TellingCourse
 from pipecat_async_tools.delivery.desk import DeliveryDesk
 from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.gate import ActivityGate
+from pipecat_async_tools.delivery.keep_alive import KeepAlive
+from pipecat_async_tools.delivery.live_state import LiveState
 from pipecat_async_tools.delivery.playback import PlaybackTracker
 from pipecat_async_tools.delivery.policy import DeliveryPolicy
+from pipecat_async_tools.delivery.progress import ProgressSpeech
 from pipecat_async_tools.delivery.wording import Wording
 from pipecat_async_tools.errors import ConfigurationError, StoreError
 from pipecat_async_tools.events import EVENT_NAMES, LOGGED_ONLY, NOT_LOGGED_BY_STORES, Event, Journal
@@ -36,6 +41,7 @@ from pipecat_async_tools.operations.insisting import in_time
 from pipecat_async_tools.operations.ledger import OperationLedger
 from pipecat_async_tools.operations.operation import Operation, new_id
 from pipecat_async_tools.operations.registry import OperationRegistry
+from pipecat_async_tools.operations.subjects import Subjects
 from pipecat_async_tools.operations.sweeper import Sweeper
 from pipecat_async_tools.operations.tool import ToolHandler, specs_by_name
 from pipecat_async_tools.session import SessionKeeper
@@ -82,6 +88,8 @@ class AsyncTools(BaseObject):
         lease_secs: float = 10.0,
         greeting_timeout_secs: float = 5.0,
         undeliverable_after_secs: float | None = None,
+        keep_alive_secs: float = 300.0,
+        user_idle_timeout_secs: float | None = None,
     ):
         """Wire one call.
 
@@ -109,6 +117,10 @@ class AsyncTools(BaseObject):
             undeliverable_after_secs: Seconds after the end of the call after which what is still pending
                 becomes undeliverable (``on_delivery_undeliverable``), so that the application can send a
                 message instead; None waits for the caller for ever.
+            keep_alive_secs: Seconds for which running work, or an update that is owed, keeps the worker's
+                idle time-out and the user aggregator's from acting.
+            user_idle_timeout_secs: The ``user_idle_timeout`` you gave the user aggregator, which is held
+                meanwhile and in force again afterwards; None if you use none.
 
         Raises:
             ConfigurationError: An argument has a value it cannot have.
@@ -117,21 +129,22 @@ class AsyncTools(BaseObject):
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
         _check(session_id, adopt, adopted_timeout_secs, acknowledge)
         _check_secs(drain_secs, lease_secs, greeting_timeout_secs, undeliverable_after_secs)
+        _check_idle(keep_alive_secs, user_idle_timeout_secs)
         batch_policy, clock_params = batches or BatchPolicy(), clocks or ClockParams()
+        policy, wording = delivery or DeliveryPolicy(), wording or Wording()
         self._session_id = session_id
         self._specs = specs_by_name(tools)
         self._drain_secs = drain_secs
         self._undeliverable_after_secs = undeliverable_after_secs
         self._store, self._owns_store = _store_of(store)
         owner = new_id("call")
-        self._wording = wording or Wording()
         self._background = Background()
         self._started = False
         self._stopping: asyncio.Task[None] | None = None
         for name in set(EVENT_NAMES) - LOGGED_ONLY:
             self._register_event_handler(name)
 
-        self._clocks = CallClocks(clock_params, channel=channel)
+        self._clocks = CallClocks(clock_params, channel=channel, language=lambda: wording.language)
         journal = Journal(session_id=session_id, now=_now, publish=self._publish)
         self._ledger = OperationLedger(
             store=self._store,
@@ -141,7 +154,8 @@ class AsyncTools(BaseObject):
             journal=journal,
         )
         book = BatchBook(self._store)
-        self._desk = DeliveryDesk(policy=delivery or DeliveryPolicy(), journal=journal)
+        subjects = Subjects(tools=self._specs, operations=lambda: self._ledger.operations)
+        self._desk = DeliveryDesk(policy=policy, journal=journal, is_superseded=subjects.is_superseded)
         wiring = Wiring()
         self._registry = OperationRegistry(
             session_id=session_id,
@@ -154,7 +168,7 @@ class AsyncTools(BaseObject):
                 adopted_timeout_secs=adopted_timeout_secs,
                 model_acknowledges=acknowledge == "model",
             ),
-            answers=Answers(self._wording),
+            answers=Answers(wording),
             turn_id=lambda: self._clocks.caller.turn_id,
             journal=journal,
             on_started=self._pipeline_started,
@@ -187,18 +201,47 @@ class AsyncTools(BaseObject):
             session_id=session_id,
             submit=self._ledger.run,
         )
-        self._gate = ActivityGate(
-            clocks=self._clocks,
-            params=clock_params,
-            desk=self._desk,
-            rights=self._keeper,
-            wording=self._wording,
+        self._gate = self._build_gate(
+            policy,
+            wording,
+            clock_params,
+            keep_alive=KeepAlive(
+                keep_alive_secs=keep_alive_secs, user_idle_timeout_secs=user_idle_timeout_secs
+            ),
             greeting_timeout_secs=greeting_timeout_secs,
-            correction=self._correction,
             wiring=wiring,
         )
         self._tracker = PlaybackTracker(clocks=self._clocks, wiring=wiring)
         wiring.expect(self.processors(), self._tracker)
+
+    def _build_gate(
+        self, policy: DeliveryPolicy, wording: Wording, params: ClockParams, **options: Any
+    ) -> ActivityGate:
+        context = ContextEditor(lambda frame: self._gate.push_frame(frame, FrameDirection.UPSTREAM))
+        return ActivityGate(
+            clocks=self._clocks,
+            desk=self._desk,
+            rights=self._keeper,
+            wording=wording,
+            context=context,
+            course=TellingCourse(
+                clocks=self._clocks,
+                params=params,
+                desk=self._desk,
+                policy=policy,
+                rights=self._keeper,
+                wording=wording,
+                context=context,
+                push=lambda frame: self._gate.push_frame(frame),
+                now=_now,
+            ),
+            live_state=LiveState(
+                context=context, wording=wording, desk=self._desk, running=self._ledger.running
+            ),
+            progress=ProgressSpeech(policy=policy, wording=wording, running=self._ledger.running),
+            correction=self._correction,
+            **options,
+        )
 
     @property
     def functions(self) -> list[DirectFunction]:
@@ -343,4 +386,13 @@ def _check_secs(
     if undeliverable_after_secs is not None and undeliverable_after_secs <= 0:
         raise ConfigurationError(
             f"undeliverable_after_secs={undeliverable_after_secs}: pass seconds above 0, or None"
+        )
+
+
+def _check_idle(keep_alive_secs: float, user_idle_timeout_secs: float | None) -> None:
+    if keep_alive_secs < 0:
+        raise ConfigurationError(f"keep_alive_secs={keep_alive_secs}: pass seconds, 0 or more")
+    if user_idle_timeout_secs is not None and user_idle_timeout_secs < 0:
+        raise ConfigurationError(
+            f"user_idle_timeout_secs={user_idle_timeout_secs}: pass the aggregator's seconds, or None"
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from pipecat.frames.frames import ControlFrame
+from pipecat.frames.frames import BotSpeakingFrame, ControlFrame
 
 from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.operations.operation import Operation
@@ -141,3 +141,11 @@ class TellingEndedFrame(ControlFrame):
     """
 
     telling_id: str
+
+
+@dataclass
+class WorkGoesOnFrame(BotSpeakingFrame):
+    """Tells the worker's idle timer, which watches for its base class, that the bot is at work.
+
+    It goes from the gate to its neighbour and no further: nobody else takes the bot for speaking.
+    """

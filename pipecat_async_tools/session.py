@@ -17,7 +17,7 @@ from pipecat_async_tools.operations.insisting import STORE_TIMEOUT_SECS, in_time
 from pipecat_async_tools.operations.ledger import OperationLedger
 from pipecat_async_tools.operations.tool import ToolSpec
 from pipecat_async_tools.store.base import Store
-from pipecat_async_tools.store.rows import DeliveryRow, TellingEnd
+from pipecat_async_tools.store.rows import DeliveryRow, TellingEnd, TellingMode
 
 # Changes come in flocks: one look is enough for all that came this close together.
 _LOOK_APART_SECS = 0.1
@@ -107,7 +107,9 @@ class SessionKeeper:
 
     # TellingRights
 
-    async def claim(self, deliveries: Sequence[Envelope], telling_id: str) -> frozenset[str]:
+    async def claim(
+        self, deliveries: Sequence[Envelope], telling_id: str, mode: TellingMode
+    ) -> frozenset[str]:
         """Ask the store for deliveries, and return the ids of those that may be told now."""
         ids = [envelope.delivery_id for envelope in deliveries]
         try:
@@ -148,11 +150,9 @@ class SessionKeeper:
                 await self._ledger.look_again(operation.operation_id)
         if await self._hold():
             rows = await in_time(self._store.open_deliveries(self._session_id), "read deliveries")
-            now = await in_time(self._store.now(), "tell the time")
-            for row in rows:
-                if self._is_news(row):
-                    ready_at = asyncio.get_running_loop().time() - (now - row.ready_at)
-                    await self._take_in(Envelope.restored_from(row, tools=self._tools, ready_at=ready_at))
+            store_now = await in_time(self._store.now(), "tell the time")
+            for row in filter(self._is_news, rows):
+                await self._take_in(self._restored(row, store_now))
 
     async def _take_late_ones(self) -> None:
         # What ended after the pipeline did came to nobody's desk, and would be given up by nobody.
@@ -161,10 +161,14 @@ class SessionKeeper:
         if not self.holds_session or ended <= at_desk:
             return
         rows = await in_time(self._store.open_deliveries(self._session_id), "read deliveries")
-        ready_at = asyncio.get_running_loop().time()
         for row in rows:
             if self._desk.get(row.delivery_id) is None:
-                self._desk.add(Envelope.restored_from(row, tools=self._tools, ready_at=ready_at))
+                self._desk.add(self._restored(row, row.ready_at))
+
+    def _restored(self, row: DeliveryRow, store_now: float) -> Envelope:
+        now = asyncio.get_running_loop().time()
+        ready_at = now - (store_now - row.ready_at)
+        return Envelope.restored_from(row, tools=self._tools, ready_at=ready_at, now=now)
 
     def _is_news(self, row: DeliveryRow) -> bool:
         known = self._desk.get(row.delivery_id)

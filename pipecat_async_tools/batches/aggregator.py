@@ -21,6 +21,7 @@ from pipecat_async_tools.frames import (
     DeliveryReadyFrame,
     OperationAcceptedFrame,
     OperationSettledFrame,
+    WorkGoesOnFrame,
 )
 from pipecat_async_tools.operations.tool import ToolSpec
 from pipecat_async_tools.processor import PassingProcessor
@@ -30,7 +31,13 @@ from pipecat_async_tools.store.rows import delivery_id
 class BatchAggregator(PassingProcessor):
     """Makes one delivery of one batch, whatever the order and the fate of its members."""
 
-    handles = (BatchOpenedFrame, OperationAcceptedFrame, CallDismissedFrame, OperationSettledFrame)
+    handles = (
+        BatchOpenedFrame,
+        OperationAcceptedFrame,
+        CallDismissedFrame,
+        OperationSettledFrame,
+        WorkGoesOnFrame,
+    )
 
     def __init__(
         self,
@@ -78,7 +85,7 @@ class BatchAggregator(PassingProcessor):
             batch = self._batches[frame.operation.batch_id]
             batch.settle(frame.operation, frame.on_context_updated)
             await self._maybe_close(batch)
-        else:
+        elif not isinstance(frame, WorkGoesOnFrame):
             if isinstance(frame, (EndFrame, CancelFrame)):
                 self._forget_timers()
             await self.push_frame(frame, direction)

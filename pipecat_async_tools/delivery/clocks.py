@@ -7,11 +7,15 @@ wait has an end: what a lost frame would keep open for ever, a time-out closes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipecat_async_tools.delivery.hearing import Hearing
 from pipecat_async_tools.errors import ConfigurationError
+
+# How long an interruption counts as recent.
+_RECENT_SECS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,9 @@ class ChannelState:
         bot_audio: The bot is heard, or words are on their way through the voice.
         operations_alive: How many operations are running outside the turn.
         quiet_secs: Seconds since all of the above but the operations were last active.
+        interruptions: How often the caller interrupted the bot within the last half minute.
         name: What kind of channel it is, such as "webrtc" or "twilio"; empty if the bot did not say.
+        language: What is spoken, such as "en".
     """
 
     caller_speaking: bool = False
@@ -60,7 +66,20 @@ class ChannelState:
     bot_audio: bool = False
     operations_alive: int = 0
     quiet_secs: float = 0.0
+    interruptions: int = 0
     name: str = ""
+    language: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody speaks and nobody is about to."""
+        return not (
+            self.caller_speaking
+            or self.turn_open
+            or self.answer_owed
+            or self.response_in_flight
+            or self.bot_audio
+        )
 
 
 class CallerClock:
@@ -261,14 +280,17 @@ class OperationsClock:
 class CallClocks:
     """The four clocks of one call, what is known of the telling in flight, and who wants to hear of it."""
 
-    def __init__(self, params: ClockParams, *, channel: str = ""):
+    def __init__(self, params: ClockParams, *, channel: str = "", language: Callable[[], str] = lambda: ""):
         """Initialize the clocks.
 
         Args:
             params: Their time-outs.
             channel: What kind of channel it is, for policies.
+            language: Returns what is spoken, for policies.
         """
         self._channel = channel
+        self._language = language
+        self._interruptions: deque[float] = deque()
         self.caller = CallerClock(params)
         self.response = ResponseClock(params)
         self.playback = PlaybackClock(params)
@@ -276,8 +298,16 @@ class CallClocks:
         self.hearing = Hearing()
         self.on_change: Callable[[], None] = lambda: None
 
+    def interrupted(self, now: float) -> None:
+        """The caller took the turn; where the bot was heard, they interrupted it."""
+        self.response.interrupted(now)
+        if self.playback.is_busy(now):
+            self._interruptions.append(now)
+
     def channel(self, now: float) -> ChannelState:
         """Return what the clocks say now."""
+        while self._interruptions and now - self._interruptions[0] > _RECENT_SECS:
+            self._interruptions.popleft()
         active_until = max(self.caller.quiet_since, self.playback.audible_until, self.response.ended_at)
         return ChannelState(
             caller_speaking=self.caller.is_speaking(now),
@@ -287,5 +317,7 @@ class CallClocks:
             bot_audio=self.playback.is_busy(now),
             operations_alive=self.operations.alive,
             quiet_secs=max(0.0, now - active_until),
+            interruptions=len(self._interruptions),
             name=self._channel,
+            language=self._language(),
         )

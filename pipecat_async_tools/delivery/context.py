@@ -40,6 +40,7 @@ class ContextEditor:
         """
         self._push = push_upstream
         self._messages: dict[str, Message] = {}
+        self._shown: Message | None = None
         self._called: set[str] = set()
         self._background = Background()
 
@@ -69,6 +70,44 @@ class ContextEditor:
 
         frame = LLMMessagesTransformFrame(transform=edit, run_llm=True)
         await self._apply(frame, deliveries)
+
+    async def inject(
+        self,
+        deliveries: Sequence[Envelope],
+        message: Message,
+        *,
+        unless: Callable[[], bool],
+        then: Callable[[], None],
+    ) -> None:
+        """Put an update into the context for the next answer, without a run of its own.
+
+        Args:
+            deliveries: What the message tells; it replaces what stands there for them.
+            message: The message.
+            unless: Asked at the last instant; if true, nothing happens.
+            then: Called once the message is in the context.
+        """
+
+        def edit(messages: list[Any]) -> list[Any]:
+            if unless():
+                return messages
+            then()
+            return [*self._without(messages, deliveries), self._remember(deliveries, message)]
+
+        await self._apply(_ReplaceFrame(edit, run_llm=False), deliveries)
+
+    async def show(self, message: Message | None) -> None:
+        """Put a message there for the time being, in place of the last one; None takes it away."""
+
+        def edit(messages: list[Any]) -> list[Any]:
+            kept = list(messages)
+            if self._shown is not None:
+                with contextlib.suppress(ValueError):
+                    kept.remove(self._shown)
+            self._shown = message
+            return kept if message is None else [*kept, message]
+
+        await self._apply(_ReplaceFrame(edit, run_llm=False), ())
 
     async def replace(self, deliveries: Sequence[Envelope], message: Message | None) -> None:
         """Put another message, or none, where the one of these deliveries stands."""

@@ -7,9 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from pipecat_async_tools.delivery.spoken_numbers import was_said, words_in
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 
 _WORD = re.compile(r"\w+", re.UNICODE)
+# A number, a time of day, or a date with or without one.
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*|\d{4}-\d\d-\d\d(?:T[\d:]+)?(?:Z|[+-][\d:]+)?")
+# A word that begins with a capital, and is no code: "Brown", "O'Neill", "Meier-Schulz".
+_NAME = re.compile(r"(?:[^\W\d_]+['\u2019-])*[^\W\d_]{2,}", re.UNICODE)
+# A longer text is a sentence, whose first word says nothing.
+_LONGEST_NAME = 3
 # Words as they are spoken: "10:30", "1.500" and "don't" are one each.
 _SPOKEN = re.compile(r"\w+(?:[.,:/'\u2019-]\w+)*", re.UNICODE)
 
@@ -33,20 +40,64 @@ def rest_of(text: str, heard: str) -> str:
     return text if left else ""
 
 
-def all_heard(operations: Sequence[Operation], heard: str) -> bool:
-    """Return whether every fact of the outcomes was heard.
+def facts_heard(operation: Operation, heard: str, language: str = "en") -> tuple[int, int]:
+    """Return how many facts of an outcome were heard, and how many it has.
 
-    Facts are the numbers and words found in results. An outcome without any, such as False, or one
+    Facts are the numbers and words found in a result. An outcome without any, such as False, or one
     that is not a success, has none that could be looked for.
     """
-    words = set(_words(heard))
+    if operation.status is not OperationStatus.SUCCEEDED:
+        return 0, 0
+    words = frozenset(words_in(heard))
+    facts = [fact for fact in _facts(operation.result) if words_in(fact)]
+    return sum(was_said(fact, words, language) for fact in facts), len(facts)
+
+
+def all_heard(operations: Sequence[Operation], heard: str, language: str = "en") -> bool:
+    """Return whether every fact of the outcomes was heard; one without facts never was."""
+    counts = [facts_heard(operation, heard, language) for operation in operations]
+    return bool(counts) and all(0 < total == found for found, total in counts)
+
+
+def mostly_told(operations: Sequence[Operation], heard: str, language: str = "en") -> bool:
+    """Return whether at least half of the numbers and names of each outcome were heard."""
+    words = frozenset(words_in(heard))
     for operation in operations:
-        facts = [words_of for fact in _facts(operation.result) if (words_of := set(_words(fact)))]
-        if operation.status is not OperationStatus.SUCCEEDED or not facts:
-            return False
-        if not all(fact <= words for fact in facts):
+        facts = numbers_and_names(operation)
+        if not facts or 2 * sum(was_said(fact, words, language) for fact in facts) < len(facts):
             return False
     return bool(operations)
+
+
+def can_be_checked(operations: Sequence[Operation]) -> bool:
+    """Return whether each outcome has numbers or names that could be looked for in what was heard."""
+    return bool(operations) and all(numbers_and_names(operation) for operation in operations)
+
+
+def numbers_and_names(operation: Operation) -> frozenset[str]:
+    """Return what anyone who tells a result will say: its numbers, times, dates and names.
+
+    Codes and plain words are not among them, since they are put into other words; nor is what the
+    caller said first, since an answer may repeat it without telling anything.
+    """
+    if operation.status is not OperationStatus.SUCCEEDED:
+        return frozenset()
+    asked = {word for fact in _facts(dict(operation.arguments)) for word in words_in(fact)}
+    found = {fact for text in _facts(operation.result) for fact in _numbers_and_names(text)}
+    return frozenset(fact for fact in found if not set(words_in(fact)) <= asked)
+
+
+def _numbers_and_names(text: str) -> Iterator[str]:
+    tokens = text.split()
+    for place, token in enumerate(tokens):
+        token = token.strip(".,;:!?()[]\"'„“”€$£%")
+        begins_sentence = len(tokens) > _LONGEST_NAME and (place == 0 or tokens[place - 1][-1] in ".!?:")
+        if _NUMBER.fullmatch(token) or (_is_name(token) and not begins_sentence):
+            yield token
+
+
+def _is_name(token: str) -> bool:
+    return bool(_NAME.fullmatch(token)) and token[0].isupper() and not token.isupper()
 
 
 def _words(text: str) -> list[str]:

@@ -35,9 +35,11 @@ class HeardTelling:
         ended: Whether everything said for it left the output.
         speaking: Whether one of its contexts is open at the output.
         interrupted_at: Seconds, when an interruption reached the output.
+        interruptible: Whether an interruption cuts it off.
     """
 
     telling_id: str
+    interruptible: bool = True
     expected: str = ""
     contexts: set[str] = field(default_factory=set[str])
     started_at: float | None = None
@@ -95,9 +97,9 @@ class Hearing:
         self._announced_words = ""
         self._playing: str | None = None
 
-    def follow(self, telling_id: str) -> HeardTelling:
+    def follow(self, telling_id: str, *, interruptible: bool = True) -> HeardTelling:
         """Begin to follow a telling, before anything of it is said."""
-        self._telling = HeardTelling(telling_id)
+        self._telling = HeardTelling(telling_id, interruptible=interruptible)
         return self._telling
 
     def generated(self, text: str) -> None:
@@ -109,6 +111,8 @@ class Hearing:
         """The beginning of a telling left the output."""
         if self._telling and self._telling.telling_id == telling_id:
             self._telling.entered = True
+            # One that joined an answer goes on with the next response, when the first one called a tool.
+            self._telling.ended = False
             # Past parallel voices its first words can be announced before this mark.
             self._claim()
 
@@ -159,6 +163,8 @@ class Hearing:
 
     def interrupted(self, now: float) -> None:
         """An interruption reached the output: what has not been played is gone."""
+        if self._telling and not self._telling.interruptible:
+            return
         self._playing = None
         if self._telling and self._telling.interrupted_at is None:
             self._telling.interrupted_at = now

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pipecat_async_tools.delivery.envelope import Envelope
-from pipecat_async_tools.store.rows import TellingEnd
+from pipecat_async_tools.store.rows import TellingEnd, TellingMode
 
 
 class TellingRights(Protocol):
     """Grants tellings, and is told how they ended."""
 
-    async def claim(self, deliveries: Sequence[Envelope], telling_id: str) -> frozenset[str]:
+    async def claim(
+        self, deliveries: Sequence[Envelope], telling_id: str, mode: TellingMode
+    ) -> frozenset[str]:
         """Ask for deliveries, and return the ids of those that may be told now; never raises."""
         ...
 

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pipecat_async_tools.delivery.clocks import ClockParams
+from pipecat_async_tools.delivery.clocks import ChannelState, ClockParams
 from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.hearing import HeardTelling
-from pipecat_async_tools.store.rows import TellingOutcome, TellingRecord
+from pipecat_async_tools.store.rows import TellingMode, TellingOutcome, TellingRecord
 
 # How long after an interruption passed the gate the output may take to see it.
 _ECHO_SECS = 1.0
@@ -32,27 +32,32 @@ class Telling:
     It ends in exactly one way. Before its first audio it can be withdrawn, and then it never started.
     """
 
+    mode: ClassVar[TellingMode] = "proactive"
+
     def __init__(
         self,
         deliveries: tuple[Envelope, ...],
         *,
         telling_id: str,
-        how: Literal["model", "template"],
         params: ClockParams,
         now: float,
+        how: Literal["model", "template"] = "model",
+        over_caller: bool = False,
     ):
         """Initialize a telling that was just triggered.
 
         Args:
             deliveries: What it says.
             telling_id: Names the attempt.
-            how: Whether the model words it, or a template.
             params: After how long what it waits for is taken for lost.
             now: Seconds.
+            how: Whether the model words it, or a template.
+            over_caller: Whether it does not give way to the caller before its first word.
         """
         self.telling_id = telling_id
         self.deliveries = deliveries
         self.how = how
+        self.over_caller = over_caller
         self.phase = Phase.TRIGGERED
         self.in_context = False
         self.marked = False
@@ -64,9 +69,14 @@ class Telling:
         self._interrupted_at: float | None = None
 
     @property
+    def interruptible(self) -> bool:
+        """Whether the caller may cut it off."""
+        return all(delivery.interruptible for delivery in self.deliveries)
+
+    @property
     def may_be_withdrawn(self) -> bool:
         """Whether nothing of it was heard yet."""
-        return self.evidence.started_at is None
+        return self.evidence.started_at is None and self.interruptible and not self.over_caller
 
     @property
     def awaits_response(self) -> bool:
@@ -102,12 +112,12 @@ class Telling:
         if self._interrupted_at is None:
             self._interrupted_at = now
 
-    def verdict(self, now: float, *, voice_busy: bool) -> TellingOutcome | None:
+    def verdict(self, now: float, channel: ChannelState) -> TellingOutcome | None:
         """Return how it ended, or None while it has not.
 
         Args:
             now: Seconds.
-            voice_busy: Whether the bot is heard, or words are on their way through the voice.
+            channel: What the clocks say.
         """
         if self.withdrawn:
             return "withdrawn"
@@ -120,17 +130,18 @@ class Telling:
         if not self.text.strip():
             return "lost"
         quiet_since = max(self._since, self.evidence.audible_until)
-        silent = not voice_busy and now - quiet_since >= self._params.audio_timeout_secs
+        silent = not channel.bot_audio and now - quiet_since >= self._params.audio_timeout_secs
         return "unheard" if silent else None
 
     def record(self, outcome: TellingOutcome, now: float) -> TellingRecord:
-        """Return how it went, for the deliveries."""
+        """Return how it went, for a delivery."""
         return TellingRecord(
             telling_id=self.telling_id,
             started_at=self.evidence.started_at,
             ended_at=now,
             heard=self.evidence.heard(now),
             outcome=outcome,
+            mode=self.mode,
         )
 
     def _cut_off(self, now: float) -> TellingOutcome | None:

@@ -93,6 +93,10 @@ class OperationLedger:
         """The operations of this session, oldest first, as last seen."""
         return tuple(self._operations.values())
 
+    def running(self) -> tuple[Operation, ...]:
+        """Return the operations that have not ended."""
+        return tuple(o for o in self._operations.values() if not o.is_settled)
+
     def get(self, operation_id: str) -> Operation | None:
         """Return an operation as last seen."""
         return self._operations.get(operation_id)

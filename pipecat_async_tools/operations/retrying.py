@@ -7,7 +7,7 @@ import tenacity
 
 from pipecat_async_tools.operations.failures import Failure
 from pipecat_async_tools.operations.outcome import OutcomeClass
-from pipecat_async_tools.operations.tool import Retry
+from pipecat_async_tools.operations.retry import Retry
 
 _SAFE = frozenset({OutcomeClass.RATE_LIMITED, OutcomeClass.UNAVAILABLE, OutcomeClass.TIMEOUT})
 _LEAST_JITTER_SECS = 0.05

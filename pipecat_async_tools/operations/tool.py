@@ -13,41 +13,25 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from pipecat_async_tools.errors import ConfigurationError, ToolDefinitionError
 from pipecat_async_tools.operations.intent import intent_key
+from pipecat_async_tools.operations.operation import Operation
+from pipecat_async_tools.operations.option_checks import (
+    check_flags,
+    check_intent,
+    check_items,
+    check_options,
+    check_telling,
+    check_types,
+)
+from pipecat_async_tools.operations.retry import Retry
 from pipecat_async_tools.store.base import OnDuplicate
 
 ToolHandler = Callable[..., Awaitable[Any]]
 Handler = TypeVar("Handler", bound=ToolHandler)
 Intent = Sequence[str] | Callable[[Mapping[str, Any]], str]
 Priority = Literal["normal", "urgent"]
-Speak = Literal["always", "on_failure", "never"]
+Speak = Literal["always", "on_failure", "never", "skip_if_busy"]
 
 _SPEC = "__async_tool__"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Retry:
-    """How often, and how patiently, a failed attempt is repeated.
-
-    Only outcomes that are safe to repeat are retried.
-
-    Parameters:
-        max_attempts: Attempts in all, the first included.
-        initial_wait_secs: Seconds before the second attempt; doubled for each further one.
-        max_wait_secs: Upper bound of one wait, in seconds.
-    """
-
-    max_attempts: int = 3
-    initial_wait_secs: float = 0.5
-    max_wait_secs: float = 30.0
-
-    def __post_init__(self):
-        if self.max_attempts < 1:
-            raise ConfigurationError(f"Retry(max_attempts={self.max_attempts}): pass 1 or more")
-        if self.initial_wait_secs < 0 or self.max_wait_secs < self.initial_wait_secs:
-            raise ConfigurationError(
-                f"Retry(initial_wait_secs={self.initial_wait_secs}, max_wait_secs={self.max_wait_secs}): "
-                "pass waits of 0 or more, the longest last"
-            )
 
 
 @dataclass(kw_only=True)
@@ -89,8 +73,12 @@ class ToolSpec:
         retry: How failed attempts are repeated.
         timeout_secs: Seconds from acceptance to the deadline, over all attempts.
         expires_after_secs: Seconds after which the outcome is no longer worth saying, or None.
-        priority: Declared here, in code, and never by the model.
+        priority: Declared here, in code, and never by the model; or a function of the settled operation.
+        interrupt_caller: Whether an urgent outcome may be spoken over the caller.
+        interruptible: Whether the caller may cut off the update.
+        proactive: Whether the bot may begin to speak about it; otherwise it joins the next answer.
         speak: When the outcome is spoken.
+        summary: Returns a sentence for the caller from a result, or None.
         supersedes: Returns the subject of a request; a newer outcome of one subject replaces an
             older one that was not yet told.
         intent: What makes two requests one: names of arguments, a function of them, or None for all.
@@ -106,8 +94,12 @@ class ToolSpec:
     retry: Retry
     timeout_secs: float
     expires_after_secs: float | None
-    priority: Priority
+    priority: Priority | Callable[[Operation], Priority]
+    interrupt_caller: bool
+    interruptible: bool
+    proactive: bool
     speak: Speak
+    summary: Callable[[Any], str] | None
     supersedes: Callable[[Mapping[str, Any]], str] | None
     intent: Intent | None
     on_duplicate: OnDuplicate
@@ -162,6 +154,29 @@ class ToolSpec:
             logger.error(f"intent of {self.name} raised {type(e).__name__}; all arguments make the key")
             return intent_key(self.name, arguments)
 
+    def priority_of(self, operation: Operation) -> Priority:
+        """Return the priority of an outcome."""
+        if not callable(self.priority):
+            return self.priority
+        try:
+            return "urgent" if self.priority(operation) == "urgent" else "normal"
+        except Exception as e:
+            # The outcome must be told all the same.
+            logger.error(f"priority of {self.name} raised {type(e).__name__}: {e}")
+            return "normal"
+
+    def summary_of(self, operation: Operation) -> str | None:
+        """Return the sentence that tells a result without the model, if there is one.
+
+        It is what ``summary`` makes of the result, or else the result's own field of that name.
+        """
+        try:
+            made = self.summary(operation.result) if self.summary else own_summary(operation.result)
+        except Exception as e:
+            logger.error(f"summary of {self.name} raised {type(e).__name__}: {e}; the model words it")
+            return None
+        return made if isinstance(made, str) and made.strip() else None
+
     def subject_of(self, arguments: Mapping[str, Any]) -> str | None:
         """Return what a request is about, or None if the tool does not say."""
         if self.supersedes is None:
@@ -179,8 +194,12 @@ def async_tool(
     retry: Retry | None = None,
     timeout_secs: float = 120.0,
     expires_after_secs: float | None = None,
-    priority: Priority = "normal",
+    priority: Priority | Callable[[Operation], Priority] = "normal",
+    interrupt_caller: bool = False,
+    interruptible: bool = True,
+    proactive: bool = True,
     speak: Speak = "always",
+    summary: Callable[[Any], str] | None = None,
     supersedes: Callable[[Mapping[str, Any]], str] | None = None,
     intent: Intent | None = None,
     on_duplicate: OnDuplicate = "join",
@@ -197,10 +216,19 @@ def async_tool(
         retry: How failed attempts are repeated; None tries once.
         timeout_secs: Seconds from acceptance to the deadline, over all attempts.
         expires_after_secs: Seconds after which the outcome is no longer worth saying; None never.
-        priority: "urgent" goes first and may cut off the bot's own speech.
-        speak: "always", "on_failure", or "never" (context only).
-        supersedes: Returns the subject of a request from its arguments; a newer outcome of one
-            subject replaces an older one that was not yet told.
+        priority: "urgent" goes first and may cut off the bot's own speech; or a function of the settled
+            operation that returns "urgent" or "normal".
+        interrupt_caller: Whether an urgent outcome may be spoken over the caller; it otherwise waits
+            until they are silent.
+        interruptible: False lets the update be heard to its end whatever the caller says; it is then
+            worded by a summary or a template.
+        proactive: False lets the bot never begin to speak about it: it joins the next answer.
+        speak: "always", "on_failure", "never" (context only), or "skip_if_busy" (context only, unless
+            nobody speaks when it is ready).
+        summary: Returns a sentence for the caller from the result, for ``speech="auto"`` and for
+            templates; None takes the result's own field "summary", if it has one.
+        supersedes: Returns the subject of a request from its arguments; a newer request of one
+            subject replaces an older one whose outcome was not yet told.
         intent: What makes two requests one intent, within a session: names of arguments, a function
             of them, or None for all arguments, whatever their spelling.
         on_duplicate: What a request leads to that was made before: "join" answers it with the
@@ -216,10 +244,13 @@ def async_tool(
         ToolDefinitionError: The function cannot be a tool.
         ConfigurationError: An option has a value it cannot have.
     """
-    _check_options(timeout_secs, expires_after_secs, priority, speak)
-    _check_types(retry, supersedes)
-    _check_intent(intent, on_duplicate, intent_window_secs)
-    _check_running(idempotent, items)
+    check_options(timeout_secs, expires_after_secs)
+    check_types(retry, supersedes)
+    check_telling(priority, speak, summary)
+    flags = {"interrupt_caller": interrupt_caller, "interruptible": interruptible, "proactive": proactive}
+    check_flags(**flags, idempotent=idempotent)
+    check_intent(intent, on_duplicate, intent_window_secs)
+    check_items(items)
 
     def decorate(handler: Handler) -> Handler:
         spec = ToolSpec(
@@ -230,7 +261,11 @@ def async_tool(
             timeout_secs=timeout_secs,
             expires_after_secs=expires_after_secs,
             priority=priority,
+            interrupt_caller=interrupt_caller,
+            interruptible=interruptible,
+            proactive=proactive,
             speak=speak,
+            summary=summary,
             supersedes=supersedes,
             intent=intent if intent is None or callable(intent) else tuple(intent),
             on_duplicate=on_duplicate,
@@ -278,48 +313,9 @@ def specs_by_name(tools: Sequence[ToolHandler]) -> Mapping[str, ToolSpec]:
     return specs
 
 
-def _check_options(timeout_secs: float, expires_after_secs: float | None, priority: str, speak: str) -> None:
-    if timeout_secs <= 0:
-        raise ConfigurationError(f"timeout_secs={timeout_secs}: pass the seconds until the deadline, above 0")
-    if expires_after_secs is not None and expires_after_secs <= 0:
-        raise ConfigurationError(f"expires_after_secs={expires_after_secs}: pass seconds above 0, or None")
-    if priority not in ("normal", "urgent"):
-        raise ConfigurationError(f"priority={priority!r}: pass 'normal' or 'urgent'")
-    if speak not in ("always", "on_failure", "never"):
-        raise ConfigurationError(f"speak={speak!r}: pass 'always', 'on_failure' or 'never'")
-
-
-def _check_types(retry: Any, supersedes: Any) -> None:
-    if retry is not None and not isinstance(retry, Retry):
-        raise ConfigurationError(f"retry={retry!r}: pass a Retry, such as Retry(max_attempts=3), or None")
-    if supersedes is not None and not callable(supersedes):
-        raise ConfigurationError(
-            f"supersedes={supersedes!r}: pass a function of the arguments, such as lambda a: a['date']"
-        )
-
-
-def _check_intent(intent: Any, on_duplicate: str, intent_window_secs: float) -> None:
-    if not (intent is None or callable(intent) or _is_names(intent)):
-        raise ConfigurationError(
-            f"intent={intent!r}: pass a list of argument names, a function of the arguments, or None"
-        )
-    if on_duplicate not in ("join", "reject", "replace"):
-        raise ConfigurationError(f"on_duplicate={on_duplicate!r}: pass 'join', 'reject' or 'replace'")
-    if intent_window_secs < 0:
-        raise ConfigurationError(f"intent_window_secs={intent_window_secs}: pass seconds, 0 or more")
-
-
-def _is_names(intent: Any) -> bool:
-    if isinstance(intent, str) or not isinstance(intent, Sequence):
-        return False
-    return all(isinstance(name, str) for name in cast("Sequence[Any]", intent))
-
-
-def _check_running(idempotent: Any, items: Any) -> None:
-    if not isinstance(idempotent, bool):
-        raise ConfigurationError(f"idempotent={idempotent!r}: pass True or False")
-    if items is not None and not isinstance(items, str):
-        raise ConfigurationError(f"items={items!r}: pass the name of an argument that is a list, or None")
+def own_summary(result: Any) -> Any:
+    """Return the field "summary" of a result, or None."""
+    return cast("Mapping[str, Any]", result).get("summary") if isinstance(result, Mapping) else None
 
 
 def _check_names(spec: ToolSpec) -> None:

@@ -11,7 +11,8 @@ from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.operations.outcome import OutcomeClass
 
 DeliveryState = Literal["pending", "telling", "spoken", "suppressed", "undeliverable"]
-TellingOutcome = Literal["completed", "interrupted", "withdrawn", "lost", "unheard"]
+TellingOutcome = Literal["completed", "interrupted", "withdrawn", "lost", "unheard", "uncovered"]
+TellingMode = Literal["proactive", "next_turn"]
 Duplicate = Literal["joined", "rejected"]
 
 _WORTH_REPLAYING = frozenset(
@@ -64,6 +65,7 @@ class TellingRecord:
     ended_at: float
     heard: str
     outcome: TellingOutcome
+    mode: TellingMode = "proactive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +119,7 @@ class DeliveryRow:
     ready_at: float
     correction: bool = False
     telling_id: str | None = None
+    mode: TellingMode | None = None
     tellings: tuple[TellingRecord, ...] = ()
     heard: str = ""
     text: str = ""

@@ -99,7 +99,7 @@ class FarEnd:
             Utterance(
                 started_at=sounds[0].started_at,
                 ended_at=min(sounds[-1].ended_at, until),
-                text=" ".join(self._tape.word(s.number) for s in sounds if s.number in heard),
+                text=" ".join(self._tape.word(number) for number in _numbers(sounds) if number in heard),
             )
             for sounds in groups
         ]
@@ -187,6 +187,11 @@ class PacedOutput(BaseOutputTransport):
     def _drop_unplayed(self) -> None:
         self._buffered_until = asyncio.get_running_loop().time()
         self.far_end.cut(self._buffered_until)
+
+
+def _numbers(sounds: list[_Sound]) -> list[int]:
+    # The end of a word can wait for the words behind it to fill a piece of audio: then it has two sounds.
+    return list(dict.fromkeys(sound.number for sound in sounds))
 
 
 def _secs(frame: OutputAudioRawFrame) -> float:

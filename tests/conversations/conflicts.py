@@ -16,6 +16,7 @@ from tests.conversations.props import RepeatsResults, SlowWayToContext, before_m
 from tests.conversations.script import OURS, StagedCall, conversation
 
 THURSDAY = {"slot": "10:00"}
+THURSDAY_IN_THE_GREEN_BUILDING = {"slot": "10:00", "where": "green building"}
 
 
 def ask_for_thursday(call: StagedCall) -> None:
@@ -114,7 +115,7 @@ def arrives_twice(call: StagedCall, shift: float) -> None:
 )
 def interrupts_the_telling(call: StagedCall, shift: float) -> None:
     ask_for_thursday(call)
-    call.tool_finishes("check_slots", at=4.0, result=THURSDAY)
+    call.tool_finishes("check_slots", at=4.0, result=THURSDAY_IN_THE_GREEN_BUILDING)
     call.user_asks("Hold on a second.", at=6.0 + shift, until=6.8 + shift, answer="Sure.")
 
 

@@ -115,7 +115,7 @@ def cancel_overtakes(call: StagedCall, shift: float) -> None:
 )
 def four_of_twenty(call: StagedCall, shift: float) -> None:
     ask_for_thursday(call)
-    call.tool_finishes("check_slots", at=4.0, result=THURSDAY)
+    call.tool_finishes("check_slots", at=4.0, result={"slot": "10:00", "where": "Mill Lane"})
     call.user_asks("Hold on a second.", at=5.8 + shift, until=6.6 + shift, answer="Sure.")
 
 

@@ -17,14 +17,16 @@ from typing import Any
 from pipecat_async_tools.delivery.wording import (
     CUT_OFF_MARKER,
     NOTE_MARKER,
+    OFFERED_MARKER,
     RECORD_MARKER,
+    RUNNING_MARKER,
     TELLING_MARKER,
     UPDATE_MARKER,
 )
 
 Message = dict[str, Any]
 
-_RECORDS = (TELLING_MARKER, RECORD_MARKER, CUT_OFF_MARKER, NOTE_MARKER)
+_RECORDS = (TELLING_MARKER, RECORD_MARKER, OFFERED_MARKER, CUT_OFF_MARKER, NOTE_MARKER, RUNNING_MARKER)
 
 
 @dataclass(frozen=True)

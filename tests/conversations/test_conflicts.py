@@ -5,6 +5,7 @@ import pytest
 from pytest import approx
 
 from pipecat_async_tools import OperationStatus
+from pipecat_async_tools.delivery.wording import RECORD_MARKER
 from tests.conversations import conflicts
 from tests.conversations.conflicts import THURSDAY
 from tests.conversations.facts import SLOT, SLOT_AND_DOCTOR, THE_PRACTICE
@@ -19,24 +20,37 @@ def utterance(timeline, text):
     return found
 
 
+def joined(timeline):
+    """Return the deliveries that were told together with an answer."""
+    return [d for d in timeline.deliveries if d.mode == "next_turn" and d.state == "spoken"]
+
+
 @both_doors
-def test_c1_what_comes_under_the_callers_speech_is_told_after_the_answer(door):
-    timeline = performed(conflicts.finishes_under_speech.id, door).timeline
+def test_c1_what_comes_under_the_callers_speech_joins_the_answer(door):
+    performance = performed(conflicts.finishes_under_speech.id, door)
+    timeline = performance.timeline
     speech, tool = timeline.user_speech[-1], timeline.tool_runs[0]
     assert speech.started_at < tool.ended_at < speech.ended_at
-    answer, update = utterance(timeline, "Take the bus."), utterance(timeline, SLOT.sentence)
-    assert speech.ended_at < answer.started_at < answer.ended_at < update.started_at
-    assert update.started_at == approx(answer.ended_at + 0.65 + 0.4, abs=0.2)
-    assert [t.heard for t in timeline.tellings] == [SLOT.sentence]
+    answer = utterance(timeline, f"Take the bus. {SLOT.sentence}")
+    assert speech.ended_at < answer.started_at
+    assert performance.outcomes == ["completed"] and len(joined(timeline)) == 1
+    # One run for the answer and the update, and what asked for it is a plain record now.
+    assert len(timeline.model_runs) == 2
+    (record,) = [m for m in timeline.context if m["role"] == "developer"]
+    assert record["content"].startswith(RECORD_MARKER)
 
 
 @both_doors
-@pytest.mark.parametrize("shift", [0.0, 1.65, 2.3, 2.8])
-def test_c1_nothing_is_told_ahead_of_an_answer_that_is_owed(door, shift):
+@pytest.mark.parametrize(("shift", "joins"), [(0.0, True), (1.65, True), (2.3, False), (2.8, False)])
+def test_c1_nothing_is_told_ahead_of_an_answer_that_is_owed(door, shift, joins):
     timeline = performed(conflicts.finishes_before_a_slow_answer.id, door, shift).timeline
+    assert timeline.tool_runs[0].ended_at < timeline.heard[1].started_at
+    assert timeline.heard[1].started_at - timeline.user_speech[-1].ended_at > 1.5
+    assert bool(joined(timeline)) == joins
+    if joins:
+        assert timeline.heard[1].text == f"Take the bus. {SLOT.sentence}"
+        return
     answer, update = utterance(timeline, "Take the bus."), utterance(timeline, SLOT.sentence)
-    quiet_before_answer = answer.started_at - timeline.user_speech[-1].ended_at
-    assert timeline.tool_runs[0].ended_at < answer.started_at and quiet_before_answer > 1.5
     assert update.started_at == approx(answer.ended_at + 0.65 + 0.4, abs=0.2)
 
 
@@ -49,6 +63,7 @@ def test_c1_an_update_that_was_on_its_way_is_withdrawn_when_the_caller_is_first(
     assert asked_at < noticed < arrived_at < timeline.user_speech[-1].ended_at
     assert not any(noticed < run.at < timeline.user_speech[-1].ended_at for run in timeline.model_runs)
     assert performance.outcomes == ["withdrawn", "completed"]
+    assert len(joined(timeline)) == 1
 
 
 @both_doors
@@ -145,11 +160,14 @@ def test_c6_a_cancel_that_comes_too_late_says_so(door):
 
 @both_doors
 def test_c12_after_a_false_start_the_update_is_told_when_the_empty_turn_is_given_up(door):
-    timeline = performed(conflicts.false_start.id, door).timeline
+    performance = performed(conflicts.false_start.id, door)
+    timeline = performance.timeline
     noise, tool = timeline.user_speech[-1], timeline.tool_runs[0]
     noticed, gone = noise.started_at + 0.2, noise.ended_at + 0.2
     assert noise.text is None and noticed < tool.ended_at < gone
     assert any(at == approx(noticed) for at in timeline.interruptions)
     (telling,) = timeline.tellings
-    assert gone + 0.65 < telling.started_at < gone + 2.0 + 0.65
+    # It was to join the answer to that turn, until none came.
+    assert performance.outcomes == ["withdrawn", "completed"]
+    assert gone + 0.65 < telling.started_at < gone + 2.0 + 0.3 + 0.65
     assert tool.outcome == "returned"

@@ -132,8 +132,9 @@ def test_d6_a_failure_that_nobody_heard_of_is_replaced_by_the_late_success(door)
     timeline = performed(field.too_late_under_speech.id, door, -1.2).timeline
     (operation,) = timeline.operations
     assert operation.late
-    assert [t.heard for t in timeline.tellings] == [SLOT.sentence]
-    assert "corrects" not in timeline.model_runs[-1].last_message["content"]
+    (telling,) = timeline.tellings
+    assert telling.heard == f"I am here. {SLOT.sentence}"
+    assert "corrects" not in str(timeline.model_runs[-1].messages)
 
 
 @both_doors

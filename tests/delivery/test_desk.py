@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipecat_async_tools import DeliverNow, DeliveryPolicy, OperationStatus, SuppressAndPersist
+from pipecat_async_tools import ClockParams, DeliverNow, DeliveryPolicy, OperationStatus, SuppressAndPersist
 from pipecat_async_tools.delivery.desk import DeliveryDesk, Due
+from pipecat_async_tools.delivery.telling import Telling
 from tests.builders import FREE, Notebook, channel, envelope, failed, succeeded, telling
 
 SPEAKING = channel(caller_speaking=True)
@@ -26,12 +27,19 @@ def states(desk):
     return [delivery.state for delivery in desk.deliveries]
 
 
+def finish(desk, deliveries, record, text="There is a slot."):
+    """Let a telling of deliveries go as the record says."""
+    attempt = Telling(deliveries, telling_id=record.telling_id, params=ClockParams(), now=0.0)
+    attempt.said(text, 0.0)
+    return desk.finish(attempt, {d.delivery_id: record for d in deliveries}, "turn-1")
+
+
 def tell(desk, record):
     """Tell everything that is due, and let it go as the record says."""
     deliveries = desk.due(FREE, 1.0).tell
     assert deliveries, "nothing is due"
-    desk.begin(deliveries, record.telling_id)
-    return desk.finish(deliveries, record, text="There is a slot.")
+    desk.begin(deliveries, record.telling_id, "proactive")
+    return finish(desk, deliveries, record)
 
 
 def test_an_empty_desk_owes_nothing(desk):
@@ -51,8 +59,8 @@ def test_what_is_urgent_goes_first_and_alone(desk):
     desk.add(normal)
     desk.add(urgent)
     assert desk.due(FREE, 1.0) == Due(tell=(urgent,))
-    desk.begin((urgent,), "telling-1")
-    desk.finish((urgent,), telling("completed"), "")
+    desk.begin((urgent,), "telling-1", "proactive")
+    finish(desk, (urgent,), telling("completed"))
     assert desk.due(FREE, 1.0).tell == (normal,)
 
 
@@ -66,7 +74,7 @@ def test_what_is_urgent_cuts_off_the_bot(desk):
 
 def test_while_it_is_told_it_is_not_due_again(desk):
     desk.add(envelope())
-    desk.begin(desk.due(FREE, 1.0).tell, "telling-1")
+    desk.begin(desk.due(FREE, 1.0).tell, "telling-1", "proactive")
     assert states(desk) == ["telling"]
     assert desk.has_open
     assert desk.due(FREE, 1.0) == Due()
@@ -110,41 +118,106 @@ def test_a_policy_of_the_application_decides(notebook):
 
 
 class TestSuperseded:
-    def test_a_newer_outcome_of_the_subject_replaces_an_older_one(self, desk):
-        desk.add(envelope(batch_id="old", subjects=frozenset({"day:thursday"}), ready_at=1.0))
-        desk.add(envelope(batch_id="new", subjects=frozenset({"day:thursday"}), ready_at=2.0))
+    @pytest.fixture
+    def stale(self):
+        return set()
+
+    @pytest.fixture
+    def desk(self, notebook, stale):
+        return DeliveryDesk(
+            policy=DeliveryPolicy(), journal=notebook.journal, is_superseded=lambda o: o.operation_id in stale
+        )
+
+    def test_what_a_newer_request_replaced_is_not_told(self, desk, stale):
+        old, new = envelope(batch_id="old"), envelope(batch_id="new")
+        desk.add(old)
+        desk.add(new)
+        stale.add(old.operations[0].operation_id)
         due = desk.due(FREE, 3.0)
-        assert [e.batch_id for e in due.suppressed] == ["old"]
+        assert [(e.batch_id, e.reason) for e in due.suppressed] == [("old", "a newer request replaced it")]
         assert [e.batch_id for e in due.tell] == ["new"]
 
-    def test_it_does_so_also_when_it_was_told_already(self, desk):
-        desk.add(envelope(batch_id="new", subjects=frozenset({"s"}), ready_at=2.0))
-        tell(desk, telling("completed"))
-        desk.add(envelope(batch_id="old", subjects=frozenset({"s"}), ready_at=1.0))
-        assert [e.batch_id for e in desk.due(FREE, 3.0).suppressed] == ["old"]
-
-    def test_another_subject_replaces_nothing(self, desk):
-        desk.add(envelope(subjects=frozenset({"day:thursday"}), ready_at=1.0))
-        desk.add(envelope(subjects=frozenset({"day:friday"}), ready_at=2.0))
-        assert len(desk.due(FREE, 3.0).tell) == 2
-
-    def test_what_has_no_subject_is_not_replaced(self, desk):
-        desk.add(envelope(ready_at=1.0))
-        desk.add(envelope(ready_at=2.0))
-        assert len(desk.due(FREE, 3.0).tell) == 2
-
-    def test_what_also_tells_something_else_is_not_replaced(self, desk):
-        desk.add(envelope(succeeded(1), succeeded(2), subjects=frozenset({"s"}), ready_at=1.0))
-        desk.add(envelope(subjects=frozenset({"s"}), ready_at=2.0))
-        assert len(desk.due(FREE, 3.0).tell) == 2
-
-    def test_two_subjects_may_be_replaced_by_two_deliveries(self, desk):
-        both = envelope(succeeded(1), succeeded(2), subjects=frozenset({"a", "b"}), ready_at=1.0)
+    def test_of_several_only_what_was_replaced_is_hushed(self, desk, stale):
+        both = envelope(succeeded(1), succeeded(2))
         desk.add(both)
-        desk.add(envelope(subjects=frozenset({"a"}), ready_at=2.0))
-        assert desk.due(SPEAKING, 3.0).suppressed == ()
-        desk.add(envelope(subjects=frozenset({"b"}), ready_at=2.5))
+        stale.add(both.operations[0].operation_id)
+        due = desk.due(FREE, 3.0)
+        assert due.suppressed == ()
+        assert [[o.result for o in e.told] for e in due.tell] == [[2]]
+        assert [[o.result for o in e.quiet] for e in due.hushed] == [[1]]
+        assert desk.due(FREE, 3.1).hushed == ()
+
+    def test_when_all_of_it_was_replaced_it_is_given_up(self, desk, stale):
+        both = envelope(succeeded(1), succeeded(2))
+        desk.add(both)
+        stale.update(o.operation_id for o in both.operations)
         assert [e.delivery_id for e in desk.due(SPEAKING, 3.0).suppressed] == [both.delivery_id]
+
+    def about(self, result, **fields):
+        operation = succeeded(result) if result is not None else failed("It broke.")
+        return envelope(operation, subjects={operation.operation_id: "slots:thursday"}, **fields)
+
+    def test_what_replaces_something_told_corrects_it(self, desk):
+        desk.add(self.about("ten"))
+        tell(desk, telling("completed"))
+        assert desk.add(self.about("eleven")).correction
+
+    def test_what_replaces_something_half_heard_corrects_it(self, desk):
+        desk.add(self.about("ten"))
+        tell(desk, telling("interrupted", heard="There is"))
+        assert desk.add(self.about("eleven")).correction
+
+    @pytest.mark.parametrize("news", ["ten", None])
+    def test_the_same_again_or_a_failure_corrects_nothing(self, desk, news):
+        desk.add(self.about("ten"))
+        tell(desk, telling("completed"))
+        assert not desk.add(self.about(news)).correction
+
+    def test_what_nobody_heard_needs_no_correction(self, desk):
+        desk.add(self.about("ten"))
+        assert not desk.add(self.about("eleven")).correction
+
+    def test_another_subject_is_no_correction(self, desk):
+        desk.add(self.about("ten"))
+        tell(desk, telling("completed"))
+        other = succeeded("eleven")
+        assert not desk.add(envelope(other, subjects={other.operation_id: "slots:friday"})).correction
+
+
+class TestJoining:
+    def test_what_is_pending_joins_the_answer_to_a_turn_that_is_open(self, desk):
+        desk.add(envelope(succeeded({"slot": "10:00"})))
+        due = desk.due(channel(caller_speaking=True, turn_open=True), 1.0, turn_id="turn-2")
+        assert due.tell == () and [e.delivery_id for e in due.join] == [desk.deliveries[0].delivery_id]
+
+    @pytest.mark.parametrize("state", [{"caller_speaking": True}, {"answer_owed": True}, {}])
+    def test_without_an_open_turn_there_is_nothing_to_join(self, desk, state):
+        desk.add(envelope(succeeded({"slot": "10:00"})))
+        assert desk.due(channel(**state), 1.0).join == ()
+
+    def test_who_cut_it_off_is_not_told_it_in_answer_to_that(self, desk):
+        desk.add(envelope(succeeded({"slot": "10:00"})))
+        tell(desk, telling("interrupted", heard="There"))
+        open_turn = channel(caller_speaking=True, turn_open=True)
+        assert desk.due(open_turn, 1.0, turn_id="turn-1").join == ()
+        assert len(desk.due(open_turn, 1.0, turn_id="turn-2").join) == 1
+
+    def test_what_the_store_denied_does_not_join(self, desk):
+        delivery = envelope(succeeded({"slot": "10:00"}))
+        desk.add(delivery)
+        desk.deny(delivery.delivery_id, 2.0)
+        open_turn = channel(caller_speaking=True, turn_open=True)
+        assert desk.due(open_turn, 1.9).join == ()
+        assert len(desk.due(open_turn, 2.0).join) == 1
+
+    def test_a_policy_that_cannot_say_does_not_join(self, notebook):
+        class Broken(DeliveryPolicy):
+            def may_join(self, envelope, channel, now):
+                raise ZeroDivisionError
+
+        desk = DeliveryDesk(policy=Broken(), journal=notebook.journal)
+        desk.add(envelope(succeeded({"slot": "10:00"})))
+        assert desk.due(channel(caller_speaking=True, turn_open=True), 1.0).join == ()
 
 
 class TestFinished:
@@ -267,15 +340,15 @@ class TestCorrections:
     ):
         desk.add(envelope(timed_out))
         deliveries = desk.due(FREE, 1.0).tell
-        desk.begin(deliveries, "telling-1")
+        desk.begin(deliveries, "telling-1", "proactive")
         self.correct(desk, self.late(timed_out))
         assert desk.due(FREE, 1.5).tell == ()
-        desk.finish(deliveries, telling(outcome, heard=heard), text="I could not confirm it.")
+        finish(desk, deliveries, telling(outcome, heard=heard), text="I could not confirm it.")
         [delivery] = desk.due(FREE, 9.5).tell
         assert [o.result for o in delivery.operations] == ["ten"]
         assert delivery.correction is correction
-        desk.begin((delivery,), "telling-2")
-        desk.finish((delivery,), telling("completed"), text="")
+        desk.begin((delivery,), "telling-2", "proactive")
+        finish(desk, (delivery,), telling("completed"))
         assert not desk.has_open
 
     def test_a_failure_that_was_never_told_is_corrected_without_a_word(self, desk, timed_out):

@@ -68,14 +68,18 @@ def test_a_silent_outcome_is_put_into_the_context_only():
 def test_subjects_are_named_by_tool_and_arguments():
     members = [succeeded(tool=tool, arguments={"day": "friday"}) for tool in ("a", "b", "c")]
     by_day = {"supersedes": lambda arguments: arguments["day"]}
-    assert build(*members, a=by_day, b=by_day, c={}).subjects == {"a:friday", "b:friday"}
+    delivery = build(*members, a=by_day, b=by_day, c={})
+    assert delivery.subjects == {
+        members[0].operation_id: "a:friday",
+        members[1].operation_id: "b:friday",
+    }
 
 
 def test_a_subject_that_cannot_be_told_does_not_lose_the_outcome():
     operation = succeeded(tool="a", arguments={})
     delivery = build(operation, a={"supersedes": lambda arguments: arguments["day"]})
     assert delivery.operations == (operation,)
-    assert delivery.subjects == frozenset()
+    assert delivery.subjects == {}
 
 
 def test_all_succeeded_means_all():

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipecat_async_tools import OperationStatus
-from pipecat_async_tools.delivery.facts import all_heard, rest_of, squeezed
+from pipecat_async_tools.delivery.facts import (
+    all_heard,
+    can_be_checked,
+    mostly_told,
+    numbers_and_names,
+    rest_of,
+    squeezed,
+)
+from pipecat_async_tools.delivery.spoken_numbers import was_said, words_in
 from tests.builders import failed, operation, succeeded
 
 WORDS = st.lists(
@@ -161,3 +169,96 @@ class TestAllHeard:
         values = [str(value) for value in result.values()]
         has_facts = any(re.search(r"\w", value) for value in values)
         assert all_heard([succeeded(result)], " ".join(values)) == has_facts
+
+
+class TestNumbersAndNames:
+    @pytest.mark.parametrize(
+        ("result", "found"),
+        [
+            ({"slot": "10:00"}, {"10:00"}),
+            ({"status": "ok", "id": "BK-1234", "doctor": "Dr. Brown"}, {"Dr", "Brown"}),
+            ("The doctor is free at 10:30 on Friday.", {"10:30", "Friday"}),
+            ({"at": "2026-12-03T10:00:00", "price": "40 €"}, {"2026-12-03T10:00:00", "40"}),
+            (["Thursday", "Friday"], {"Thursday", "Friday"}),
+            ({"found": "mon-full", "ok": True, "none": None, "code": "OK"}, set()),
+            ("", set()),
+            (0, {"0"}),
+        ],
+        ids=repr,
+    )
+    def test_codes_and_plain_words_are_none(self, result, found):
+        assert numbers_and_names(succeeded(result)) == found
+
+    def test_what_the_caller_asked_for_says_nothing(self):
+        asked = succeeded({"day": "Thursday", "slot": "10:00"}, arguments={"day": "Thursday"})
+        assert numbers_and_names(asked) == {"10:00"}
+
+    def test_what_failed_has_none(self):
+        assert numbers_and_names(failed("Friday at 10.")) == frozenset()
+        assert not can_be_checked([failed("Friday at 10.")])
+
+    def test_each_outcome_must_have_some(self):
+        assert can_be_checked([succeeded(10)])
+        assert not can_be_checked([succeeded(10), succeeded(False)])
+        assert not can_be_checked([])
+
+
+class TestMostlyTold:
+    @pytest.mark.parametrize(
+        "heard",
+        ["Thursday at ten with Brown", "at 10 o'clock with Brown", "on Thursday, at ten"],
+    )
+    def test_half_of_them_will_do(self, heard):
+        operation = succeeded({"day": "Thursday", "slot": "10:00", "doctor": "Brown", "room": "Ocean"})
+        assert mostly_told([operation], heard)
+        assert not mostly_told([operation], "with Brown")
+
+    def test_of_each_outcome(self):
+        assert not mostly_told([succeeded(10), succeeded("Friday")], "It is ten.")
+        assert mostly_told([succeeded(10), succeeded("Friday")], "It is ten, on Friday.")
+
+    def test_nothing_to_look_for_was_never_told(self):
+        assert not mostly_told([succeeded(False)], "No.")
+        assert not mostly_told([], "No.")
+
+
+class TestSpokenNumbers:
+    @pytest.mark.parametrize(
+        ("fact", "heard"),
+        [
+            ("10:00", "at ten"),
+            ("10:00", "at 10 00"),
+            ("14:30", "at two thirty"),
+            ("14:30", "at fourteen thirty"),
+            ("2026-12-03", "on the third of December"),
+            ("2026-12-03", "December 3rd"),
+            ("2026-12-03T10:00:00", "on the 3rd at ten"),
+            ("40", "forty euros"),
+            ("21", "twenty-one"),
+            ("1250", "one thousand two hundred fifty"),
+        ],
+    )
+    def test_a_number_is_said_in_words(self, fact, heard):
+        assert was_said(fact, frozenset(words_in(heard)))
+
+    @pytest.mark.parametrize(
+        ("fact", "heard"),
+        [
+            ("10:30", "at ten"),
+            ("14:30", "at three thirty"),
+            ("2026-12-03", "December fourth"),
+            ("40", "four"),
+        ],
+    )
+    def test_another_number_is_not_it(self, fact, heard):
+        assert not was_said(fact, frozenset(words_in(heard)))
+
+    def test_in_the_language_of_the_call(self):
+        heard = frozenset(words_in("um einundzwanzig Uhr"))
+        assert was_said("21:00", heard, "de")
+        assert not was_said("21:00", heard, "en")
+        assert was_said("21", frozenset(["21"]), "tlh")
+
+    @given(st.integers(0, 10**12), st.sampled_from(["en", "de", "fr", "es", "xx"]))
+    def test_digits_are_understood_in_every_language(self, number, language):
+        assert was_said(str(number), frozenset([str(number)]), language)

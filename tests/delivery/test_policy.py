@@ -24,7 +24,7 @@ def choose(delivery=None, state=FREE, *, now=1.0, superseded=False, policy=POLIC
 
 class TestRow1NoLongerWorthSaying:
     def test_superseded_is_suppressed(self):
-        assert choose(superseded=True) == SuppressAndPersist(reason="a newer result replaced it")
+        assert choose(superseded=True) == SuppressAndPersist(reason="a newer request replaced it")
 
     def test_expired_is_suppressed(self):
         delivery = envelope(ready_at=10.0, expires_after_secs=30.0)
@@ -36,7 +36,13 @@ class TestRow1NoLongerWorthSaying:
         assert isinstance(choose(delivery, BUSY, superseded=True), SuppressAndPersist)
 
     def test_without_an_expiry_it_is_worth_saying_for_ever(self):
-        assert isinstance(choose(now=1e9), DeliverNow)
+        assert isinstance(choose(envelope(waiting_since=1e9), now=1e9), DeliverNow)
+
+    def test_the_application_may_call_it_stale(self):
+        policy = DeliveryPolicy(is_stale=lambda envelope, channel: channel.name == "twilio")
+        assert isinstance(policy.choose(envelope(), FREE, 1.0), DeliverNow)
+        decision = policy.choose(envelope(), channel(name="twilio"), 1.0)
+        assert decision == SuppressAndPersist(reason="the application calls it stale")
 
 
 class TestRow2NotToBeSpoken:

@@ -6,7 +6,7 @@ from pipecat.utils.string import TextPartForConcatenation
 
 from pipecat_async_tools import ClockParams
 from pipecat_async_tools.delivery.telling import Phase, Telling
-from tests.builders import envelope
+from tests.builders import FREE, channel, envelope
 
 PARAMS = ClockParams(response_timeout_secs=10.0, audio_timeout_secs=3.0)
 
@@ -34,8 +34,8 @@ def play(telling, *, at, secs, ended=True):
     evidence.ended = ended
 
 
-def verdict(telling, now, *, voice_busy=False):
-    return telling.verdict(now, voice_busy=voice_busy)
+def verdict(telling, now, *, channel=FREE):
+    return telling.verdict(now, channel)
 
 
 def test_it_has_no_verdict_while_nothing_has_happened(telling):
@@ -80,7 +80,7 @@ def test_a_response_without_words_is_lost_at_once(telling):
 def test_all_of_it_heard_is_completed(telling):
     respond(telling)
     play(telling, at=102.0, secs=2.0)
-    assert verdict(telling, 103.9, voice_busy=True) is None
+    assert verdict(telling, 103.9, channel=channel(bot_audio=True)) is None
     assert verdict(telling, 104.0) == "completed"
 
 
@@ -98,7 +98,7 @@ def test_words_that_bring_no_sound_are_unheard(telling):
 
 def test_a_voice_that_is_busy_is_waited_for(telling):
     respond(telling)
-    assert verdict(telling, 120.0, voice_busy=True) is None
+    assert verdict(telling, 120.0, channel=channel(bot_audio=True)) is None
 
 
 def test_sound_that_ends_without_its_end_is_unheard_in_the_end(telling):

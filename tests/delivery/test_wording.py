@@ -176,8 +176,11 @@ def test_retelling_names_the_words_that_were_heard(wording):
 
 
 def test_a_correction_says_that_it_is_one(wording):
-    assert "corrects" in wording.update([envelope(), envelope(correction=True)])["content"]
-    assert "corrects" not in wording.update([envelope()])["content"]
+    late = wording.update([envelope(), envelope(succeeded(late=True), correction=True)])["content"]
+    assert "it did work out after all" in late
+    changed = wording.update([envelope(correction=True)])["content"]
+    assert "say that it has changed" in changed and "after all" not in changed
+    assert "replaces" not in wording.update([envelope()])["content"]
 
 
 def test_what_was_cut_off_names_the_words_that_were_heard(wording):
@@ -216,7 +219,7 @@ class TestTemplate:
 
     def test_it_says_only_the_rest(self, wording):
         delivery = envelope(succeeded("ten"), succeeded("eleven"), heard="Check availability: ten.")
-        assert wording.template([delivery]) == "Check availability: eleven."
+        assert wording.template([delivery]) == "As I was saying: Check availability: eleven."
 
     def test_it_says_everything_when_it_was_heard_in_other_words(self, wording):
         delivery = envelope(succeeded("ten"), heard="There is a")
