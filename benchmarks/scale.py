@@ -78,7 +78,7 @@ def write_call(tx: Transaction, session: str) -> None:
         assert claim is not None
         settling.finish(tx, operation.operation_id, succeeded(RESULT), claim.fence, False, 200)
         name, telling = delivery_id(operation.batch_id), f"telling-{operation.operation_id}"
-        assert tellings.claim(tx, session, [name], telling, fence) == (name,)
+        assert tellings.claim(tx, session, [name], telling, fence, "proactive") == (name,)
         record = TellingRecord(
             telling_id=telling, started_at=1.0, ended_at=2.0, heard="There is a slot.", outcome="completed"
         )

@@ -42,6 +42,7 @@ from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.operations.outcome import OutcomeClass, ToolError
 from pipecat_async_tools.operations.retry import Retry
+from pipecat_async_tools.operations.telling_options import TellingOptions
 from pipecat_async_tools.operations.tool import OperationContext, async_tool
 from pipecat_async_tools.operations.worker import Worker
 from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot
@@ -82,6 +83,7 @@ __all__ = [
     "Store",
     "StoreError",
     "SuppressAndPersist",
+    "TellingOptions",
     "TellingRecord",
     "ToolDefinitionError",
     "ToolError",

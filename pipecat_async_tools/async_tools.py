@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from loguru import logger
@@ -17,6 +17,7 @@ from pipecat.utils.base_object import BaseObject
 from pipecat_async_tools.background import Background
 from pipecat_async_tools.batches.aggregator import BatchAggregator
 from pipecat_async_tools.batches.batch import BatchPolicy
+from pipecat_async_tools.call_options import check_call, check_secs
 from pipecat_async_tools.delivery.clocks import CallClocks, ClockParams
 from pipecat_async_tools.delivery.context import ContextEditor
 from pipecat_async_tools.delivery.course import TellingCourse
@@ -33,7 +34,8 @@ from pipecat_async_tools.errors import ConfigurationError, StoreError
 from pipecat_async_tools.events import EVENT_NAMES, LOGGED_ONLY, NOT_LOGGED_BY_STORES, Event, Journal
 from pipecat_async_tools.operations.answers import Answers
 from pipecat_async_tools.operations.batch_book import BatchBook
-from pipecat_async_tools.operations.call_policy import Adopt, CallPolicy
+from pipecat_async_tools.operations.batch_scope import BatchScope
+from pipecat_async_tools.operations.call_policy import Adopt, CallPolicy, declared
 from pipecat_async_tools.operations.executors.base import Executor
 from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.functions import direct_function, flow_function
@@ -43,6 +45,7 @@ from pipecat_async_tools.operations.operation import Operation, new_id
 from pipecat_async_tools.operations.registry import OperationRegistry
 from pipecat_async_tools.operations.subjects import Subjects
 from pipecat_async_tools.operations.sweeper import Sweeper
+from pipecat_async_tools.operations.telling_options import Priority, TellingOptions
 from pipecat_async_tools.operations.tool import ToolHandler, specs_by_name
 from pipecat_async_tools.session import SessionKeeper
 from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot
@@ -102,7 +105,7 @@ class AsyncTools(BaseObject):
                 environment variable PIPECAT_ASYNC_TOOLS_STORE, or else "sqlite:///calls.db".
             executor: Runs operations; None runs them on this event loop.
             adopt: Which native functions registered with ``cancel_on_interruption=False`` are adopted:
-                all of them, names, or a predicate of the name.
+                all of them, names, names with the options of their telling, or a predicate of the name.
             adopted_timeout_secs: Seconds until an adopted function that never reports is given up.
             acknowledge: Who says that work has begun when the model did not: a template, or the model.
             batches: When calls are announced and their batch closes.
@@ -127,13 +130,21 @@ class AsyncTools(BaseObject):
             ToolDefinitionError: A tool was not decorated.
         """
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
-        _check(session_id, adopt, adopted_timeout_secs, acknowledge)
-        _check_secs(drain_secs, lease_secs, greeting_timeout_secs, undeliverable_after_secs)
-        _check_idle(keep_alive_secs, user_idle_timeout_secs)
+        check_call(session_id, adopt, acknowledge)
+        check_secs(
+            adopted_timeout_secs=adopted_timeout_secs,
+            drain_secs=drain_secs,
+            lease_secs=lease_secs,
+            greeting_timeout_secs=greeting_timeout_secs,
+            undeliverable_after_secs=undeliverable_after_secs,
+            keep_alive_secs=keep_alive_secs,
+            user_idle_timeout_secs=user_idle_timeout_secs,
+        )
         batch_policy, clock_params = batches or BatchPolicy(), clocks or ClockParams()
         policy, wording = delivery or DeliveryPolicy(), wording or Wording()
         self._session_id = session_id
         self._specs = specs_by_name(tools)
+        self._told: Mapping[str, TellingOptions] = {**self._specs, **declared(adopt)}
         self._drain_secs = drain_secs
         self._undeliverable_after_secs = undeliverable_after_secs
         self._store, self._owns_store = _store_of(store)
@@ -154,13 +165,15 @@ class AsyncTools(BaseObject):
             journal=journal,
         )
         book = BatchBook(self._store)
-        subjects = Subjects(tools=self._specs, operations=lambda: self._ledger.operations)
+        self._scope = BatchScope(batch_policy.scope)
+        subjects = Subjects(tools=self._told, operations=lambda: self._ledger.operations)
         self._desk = DeliveryDesk(policy=policy, journal=journal, is_superseded=subjects.is_superseded)
         wiring = Wiring()
         self._registry = OperationRegistry(
             session_id=session_id,
             ledger=self._ledger,
             book=book,
+            scope=self._scope,
             tools=self._specs,
             policy=CallPolicy(
                 grace_secs=batch_policy.grace_secs,
@@ -177,9 +190,10 @@ class AsyncTools(BaseObject):
         )
         self._aggregator = BatchAggregator(
             policy=batch_policy,
-            tools=self._specs,
+            tools=self._told,
             journal=journal,
             dismissed=book.dismissed,
+            deliver_part=book.deliver_part,
             wiring=wiring,
         )
         self._keeper = SessionKeeper(
@@ -187,7 +201,7 @@ class AsyncTools(BaseObject):
             session_id=session_id,
             owner=owner,
             lease_secs=lease_secs,
-            tools=self._specs,
+            tools=self._told,
             ledger=self._ledger,
             desk=self._desk,
             is_ours=self._registry.knows,
@@ -272,6 +286,33 @@ class AsyncTools(BaseObject):
         """
         return await self._ledger.cancel(operation_id)
 
+    def open_batch(self, name: str, *, priority: Priority = "normal") -> str:
+        """Let every slow call from now on join one batch, over several turns, until `close_batch`.
+
+        Args:
+            name: What it is about; its id begins with it.
+            priority: Of its update; "urgent" makes it urgent whatever its members are.
+
+        Returns:
+            The id of the batch.
+
+        Raises:
+            ConfigurationError: A batch is open, or an argument has a value it cannot have.
+        """
+        if not name:
+            raise ConfigurationError("open_batch(name=''): pass what the batch is about")
+        if priority not in ("normal", "urgent"):
+            raise ConfigurationError(f"open_batch(priority={priority!r}): pass 'normal' or 'urgent'")
+        return self._scope.open(name, urgent=priority == "urgent")
+
+    async def close_batch(self) -> None:
+        """Let nothing join the open batch any more: it is told once its members have settled.
+
+        Raises:
+            ConfigurationError: No batch is open.
+        """
+        await self._registry.release(self._scope.close())
+
     def snapshot(self) -> SessionSnapshot:
         """Return what is running, what is missing, and what the caller is owed."""
         return SessionSnapshot(
@@ -325,7 +366,7 @@ class AsyncTools(BaseObject):
     def _correction(self, operation: Operation) -> Envelope:
         return Envelope.of(
             (operation,),
-            tools=self._specs,
+            tools=self._told,
             delivery_id=delivery_id(operation.batch_id, operation, corrected=True),
             batch_id=operation.batch_id,
             turn_id=operation.turn_id,
@@ -359,40 +400,3 @@ def _store_of(store: Store | str | None) -> tuple[Store, bool]:
     if store is None:
         store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
     return (store_from_url(store), True) if isinstance(store, str) else (store, False)
-
-
-def _check(session_id: str, adopt: Any, adopted_timeout_secs: float, acknowledge: str) -> None:
-    if not session_id:
-        raise ConfigurationError("session_id='': pass a name for the caller's session")
-    if isinstance(adopt, str) or not (callable(adopt) or isinstance(adopt, (bool, Collection))):
-        raise ConfigurationError(
-            f"adopt={adopt!r}: pass True, False, a list of names or a function of the name"
-        )
-    if adopted_timeout_secs <= 0:
-        raise ConfigurationError(f"adopted_timeout_secs={adopted_timeout_secs}: pass seconds above 0")
-    if acknowledge not in ("template", "model"):
-        raise ConfigurationError(f"acknowledge={acknowledge!r}: pass 'template' or 'model'")
-
-
-def _check_secs(
-    drain_secs: float, lease_secs: float, greeting_timeout_secs: float, undeliverable_after_secs: float | None
-) -> None:
-    if drain_secs < 0:
-        raise ConfigurationError(f"drain_secs={drain_secs}: pass seconds, 0 or more")
-    if lease_secs < 1:
-        raise ConfigurationError(f"lease_secs={lease_secs}: pass seconds, 1 or more")
-    if greeting_timeout_secs < 0:
-        raise ConfigurationError(f"greeting_timeout_secs={greeting_timeout_secs}: pass seconds, 0 or more")
-    if undeliverable_after_secs is not None and undeliverable_after_secs <= 0:
-        raise ConfigurationError(
-            f"undeliverable_after_secs={undeliverable_after_secs}: pass seconds above 0, or None"
-        )
-
-
-def _check_idle(keep_alive_secs: float, user_idle_timeout_secs: float | None) -> None:
-    if keep_alive_secs < 0:
-        raise ConfigurationError(f"keep_alive_secs={keep_alive_secs}: pass seconds, 0 or more")
-    if user_idle_timeout_secs is not None and user_idle_timeout_secs < 0:
-        raise ConfigurationError(
-            f"user_idle_timeout_secs={user_idle_timeout_secs}: pass the aggregator's seconds, or None"
-        )

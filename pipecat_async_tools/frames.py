@@ -24,6 +24,8 @@ class BatchOpenedFrame(ControlFrame):
         call_ids: Every announced call that can become a member.
         tools: Names of their tools.
         acknowledge: Whether the caller is owed a word that the work has begun.
+        held_open: Whether it stays open until a `BatchReleasedFrame`, for calls of later responses.
+        urgent: Whether its update is urgent, whatever its members are.
     """
 
     interruptible: bool = field(default=False, init=False)
@@ -33,6 +35,21 @@ class BatchOpenedFrame(ControlFrame):
     call_ids: tuple[str, ...]
     tools: tuple[str, ...]
     acknowledge: bool
+    held_open: bool = False
+    urgent: bool = False
+
+
+@dataclass
+class BatchReleasedFrame(ControlFrame):
+    """Nothing joins a batch any more that was held open.
+
+    Parameters:
+        batch_id: The batch.
+    """
+
+    interruptible: bool = field(default=False, init=False)
+
+    batch_id: str
 
 
 @dataclass

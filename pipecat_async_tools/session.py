@@ -15,7 +15,7 @@ from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.errors import StoreError
 from pipecat_async_tools.operations.insisting import STORE_TIMEOUT_SECS, in_time, insist
 from pipecat_async_tools.operations.ledger import OperationLedger
-from pipecat_async_tools.operations.tool import ToolSpec
+from pipecat_async_tools.operations.telling_options import TellingOptions
 from pipecat_async_tools.store.base import Store
 from pipecat_async_tools.store.rows import DeliveryRow, TellingEnd, TellingMode
 
@@ -36,7 +36,7 @@ class SessionKeeper:
         session_id: str,
         owner: str,
         lease_secs: float,
-        tools: Mapping[str, ToolSpec],
+        tools: Mapping[str, TellingOptions],
         ledger: OperationLedger,
         desk: DeliveryDesk,
         is_ours: Callable[[str], bool],
@@ -49,7 +49,7 @@ class SessionKeeper:
             session_id: The caller's session.
             owner: The name under which it is held.
             lease_secs: Seconds after which a process that died no longer holds it.
-            tools: What the tools declare about their telling.
+            tools: How the outcomes of tools are told, by name.
             ledger: Its operations.
             desk: Its deliveries.
             is_ours: Whether a batch is made of calls of this pipeline, which tells it by itself.
@@ -117,7 +117,7 @@ class SessionKeeper:
             if not await self._written() or not await self._hold():
                 return frozenset()
             assert self._fence is not None
-            claim = self._store.claim_telling(self._session_id, ids, telling_id, fence=self._fence)
+            claim = self._store.claim_telling(self._session_id, ids, telling_id, fence=self._fence, mode=mode)
             granted = frozenset(await in_time(claim, "grant a telling"))
             if len(granted) < len(ids):
                 await self._see_to_denied([i for i in ids if i not in granted])

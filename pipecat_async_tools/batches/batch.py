@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pipecat_async_tools.errors import ConfigurationError
 from pipecat_async_tools.operations.operation import Operation
@@ -21,12 +22,22 @@ class BatchPolicy:
             answered natively, as if the package were not there; 0 announces everything.
         unstarted_timeout_secs: Seconds after which a call that was announced and never started is
             given up, counted from when everything else is settled.
+        scope: "group" makes a batch of the calls of one response; "session" lets calls of later
+            responses join the batch while it is open, so that everything is told in one update.
+        max_wait_secs: Seconds after which what has settled by then is told as a part, and the rest
+            when the batch closes; None waits for all of it.
     """
 
     grace_secs: float = 0.3
     unstarted_timeout_secs: float = 5.0
+    scope: Literal["group", "session"] = "group"
+    max_wait_secs: float | None = None
 
     def __post_init__(self):
+        if self.scope not in ("group", "session"):
+            raise ConfigurationError(f"scope={self.scope!r}: pass 'group' or 'session'")
+        if self.max_wait_secs is not None and self.max_wait_secs <= 0:
+            raise ConfigurationError(f"max_wait_secs={self.max_wait_secs}: pass seconds above 0, or None")
         if self.grace_secs < 0:
             raise ConfigurationError(f"grace_secs={self.grace_secs}: pass seconds, 0 or more")
         if self.unstarted_timeout_secs <= 0:
@@ -46,7 +57,10 @@ class BatchState:
         operations: Members by operation id; an item list makes several of one call.
         callbacks: What members want to run once their outcome is in the context.
         closed: Whether it has closed; a call given up that starts after all opens it again.
-        handed_over: Ids of the members that an earlier closing handed over.
+        handed_over: Ids of the members that an earlier delivery holds.
+        held_open: Whether calls of later responses may still join it.
+        urgent: Whether its update is urgent, whatever its members are.
+        parting: Whether a part of it is being taken out: until then it does not close.
     """
 
     batch_id: str
@@ -56,6 +70,13 @@ class BatchState:
     callbacks: list[ContextUpdated] = field(default_factory=list[ContextUpdated])
     closed: bool = False
     handed_over: set[str] = field(default_factory=set[str])
+    held_open: bool = False
+    urgent: bool = False
+    parting: bool = False
+
+    def join(self, call_ids: Iterable[str]) -> None:
+        """Wait for the calls of a further response too."""
+        self.expected.update(call_ids)
 
     def accept(self, operation: Operation) -> None:
         """Take in a member. A terminal state that was seen before stands."""
@@ -87,6 +108,18 @@ class BatchState:
         self.callbacks.clear()
         return rest, callbacks
 
+    def part(self, operations: Iterable[Operation]) -> tuple[ContextUpdated, ...]:
+        """Hand over operations while the others are waited for, and return what members want to run."""
+        self.handed_over.update(o.operation_id for o in operations)
+        callbacks = tuple(self.callbacks)
+        self.callbacks.clear()
+        return callbacks
+
+    @property
+    def has_part(self) -> bool:
+        """Whether something has settled that no delivery holds."""
+        return any(o.is_settled and o.operation_id not in self.handed_over for o in self.operations.values())
+
     @property
     def missing(self) -> tuple[str, ...]:
         """Call ids the batch still waits for."""
@@ -100,5 +133,5 @@ class BatchState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every announced call is accounted for."""
-        return not self.missing
+        """Whether every announced call is accounted for, and nothing can join any more."""
+        return not self.missing and not self.held_open and not self.parting

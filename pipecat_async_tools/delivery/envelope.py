@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pipecat_async_tools.operations.operation import Operation, OperationStatus, new_id
-from pipecat_async_tools.operations.tool import Priority, Speak, ToolSpec, own_summary
+from pipecat_async_tools.operations.telling_options import Priority, Speak, TellingOptions, own_summary
 from pipecat_async_tools.store.rows import (
     DeliveryRow,
     DeliveryState,
@@ -88,7 +88,7 @@ class Envelope:
         cls,
         operations: tuple[Operation, ...],
         *,
-        tools: Mapping[str, ToolSpec],
+        tools: Mapping[str, TellingOptions],
         delivery_id: str,
         batch_id: str,
         turn_id: str,
@@ -115,7 +115,7 @@ class Envelope:
             speak=_speak_of(operations, tools),
             quiet_ids=_quiet_of(operations, tools, correction),
             summaries=_summaries_of(operations, tools),
-            subjects={o.operation_id: subject for s, o in known if (subject := s.subject_of(o.arguments))},
+            subjects={o.operation_id: subject for s, o in known if (subject := s.subject_of(o))},
             expires_after_secs=min(expiries, default=None),
             callbacks=callbacks,
             correction=correction,
@@ -124,7 +124,7 @@ class Envelope:
 
     @classmethod
     def restored_from(
-        cls, row: DeliveryRow, *, tools: Mapping[str, ToolSpec], ready_at: float, now: float
+        cls, row: DeliveryRow, *, tools: Mapping[str, TellingOptions], ready_at: float, now: float
     ) -> Envelope:
         """Build the delivery that an earlier call left.
 
@@ -238,7 +238,7 @@ class Envelope:
         return operation.silent or operation.operation_id in self.quiet_ids
 
 
-def _speak_of(operations: tuple[Operation, ...], tools: Mapping[str, ToolSpec]) -> Speak:
+def _speak_of(operations: tuple[Operation, ...], tools: Mapping[str, TellingOptions]) -> Speak:
     """Return the most talkative wish of the members; adopted functions want to be told."""
     wishes: set[Speak] = {
         "never" if o.silent else tools[o.tool].speak if o.tool in tools else "always" for o in operations
@@ -250,20 +250,20 @@ def _speak_of(operations: tuple[Operation, ...], tools: Mapping[str, ToolSpec]) 
 
 
 def _quiet_of(
-    operations: tuple[Operation, ...], tools: Mapping[str, ToolSpec], correction: bool
+    operations: tuple[Operation, ...], tools: Mapping[str, TellingOptions], correction: bool
 ) -> frozenset[str]:
     """Return the members that ask for silence, unless all do: then the policy gives the delivery up."""
     quiet = {o.operation_id for o in operations if o.silent or _asks_for_silence(o, tools, correction)}
     return frozenset(quiet) if len(quiet) < len(operations) else frozenset()
 
 
-def _asks_for_silence(operation: Operation, tools: Mapping[str, ToolSpec], correction: bool) -> bool:
+def _asks_for_silence(operation: Operation, tools: Mapping[str, TellingOptions], correction: bool) -> bool:
     speak = tools[operation.tool].speak if operation.tool in tools else "always"
     went_well = operation.status is OperationStatus.SUCCEEDED and not correction
     return speak == "never" or (speak == "on_failure" and went_well)
 
 
-def _summaries_of(operations: tuple[Operation, ...], tools: Mapping[str, ToolSpec]) -> dict[str, str]:
+def _summaries_of(operations: tuple[Operation, ...], tools: Mapping[str, TellingOptions]) -> dict[str, str]:
     succeeded = [o for o in operations if o.status is OperationStatus.SUCCEEDED]
     made = {
         o.operation_id: tools[o.tool].summary_of(o) if o.tool in tools else own_summary(o.result)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pipecat_async_tools.background import Background
 from pipecat_async_tools.operations.insisting import insist
 from pipecat_async_tools.store.base import Store
+from pipecat_async_tools.store.rows import DeliveryRow
 
 
 class BatchBook:
@@ -29,6 +30,10 @@ class BatchBook:
     def answered_natively(self, batch_id: str) -> None:
         """Note that the calls of a batch were answered with their results."""
         self._background.spawn(self._answer(batch_id))
+
+    async def deliver_part(self, batch_id: str) -> DeliveryRow | None:
+        """Make a delivery of what has settled of an open batch."""
+        return await insist(lambda: self._store.deliver_part(batch_id), "deliver a part of a batch")
 
     async def _dismiss(self, batch_id: str, call_ids: Sequence[str]) -> None:
         await insist(lambda: self._store.dismiss(batch_id, call_ids), "dismiss a call")

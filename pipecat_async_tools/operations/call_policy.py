@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import cast
 
-Adopt = bool | Collection[str] | Callable[[str], bool]
+from pipecat_async_tools.operations.telling_options import TellingOptions
+
+Adopt = bool | Collection[str] | Mapping[str, TellingOptions] | Callable[[str], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +33,8 @@ class CallPolicy:
         if isinstance(self.adopt, bool):
             return self.adopt
         return self.adopt(tool) if callable(self.adopt) else tool in self.adopt
+
+
+def declared(adopt: Adopt) -> Mapping[str, TellingOptions]:
+    """Return how the outcomes of adopted functions are told, as far as the application says so."""
+    return cast("Mapping[str, TellingOptions]", adopt) if isinstance(adopt, Mapping) else {}

@@ -13,7 +13,9 @@ from typing import Any
 from pipecat.frames.frames import FunctionCallResultFrame, FunctionCallResultProperties
 
 from pipecat_async_tools.frames import ContextUpdated
+from pipecat_async_tools.operations import outcome as outcomes
 from pipecat_async_tools.operations.operation import Operation
+from pipecat_async_tools.operations.outcome import Outcome
 from pipecat_async_tools.store.rows import Accepted
 
 # How long a call's answer may wait behind the audio that was ahead of it.
@@ -104,6 +106,11 @@ class Call:
         return self.kind is not CallKind.FOREIGN
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it is a member of its batch, and everything it became has ended."""
+        return self.member and all(o.is_settled for o in self.operations.values())
+
+    @property
     def is_over(self) -> bool:
         """Whether its outcome is known."""
         if self.kind is CallKind.OURS:
@@ -142,6 +149,11 @@ class Report:
     def is_final(self) -> bool:
         """Whether the call is over with it."""
         return self.properties.is_final if self.properties else True
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it makes of the operation."""
+        return outcomes.failed(self.error) if self.error else outcomes.succeeded(self.result)
 
     def frame(self) -> FunctionCallResultFrame:
         """Return the frame that says it."""
@@ -196,6 +208,11 @@ class CallGroup:
         return tuple(call.call_id for call in self.candidates)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether every call that can be a member is one, and has ended."""
+        return all(call.is_settled for call in self.candidates)
+
+    @property
     def is_mixed(self) -> bool:
         """Whether a call that is none of ours shares the response."""
         return len(self.candidates) < len(self.calls)
@@ -205,6 +222,10 @@ class CallGroup:
         # A processor behind the model can delay the in-progress frame, and the handler is then first.
         if not self.stored:
             self.batch_id = batch_id
+
+    def share(self, batch_id: str) -> None:
+        """Take the id of a batch that other responses contribute to."""
+        self.batch_id, self.stored = batch_id, True
 
     def use_name(self) -> str:
         """Return the batch id for an operation; from now on it stands."""

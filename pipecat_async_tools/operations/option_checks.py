@@ -10,41 +10,14 @@ from pipecat_async_tools.errors import ConfigurationError
 from pipecat_async_tools.operations.retry import Retry
 
 
-def check_options(timeout_secs: float, expires_after_secs: float | None) -> None:
-    """Check the options that are seconds."""
-    if timeout_secs <= 0:
-        raise ConfigurationError(f"timeout_secs={timeout_secs}: pass the seconds until the deadline, above 0")
-    if expires_after_secs is not None and expires_after_secs <= 0:
-        raise ConfigurationError(f"expires_after_secs={expires_after_secs}: pass seconds above 0, or None")
-
-
-def check_telling(priority: Any, speak: str, summary: Any) -> None:
-    """Check the options of how it is told."""
-    if priority not in ("normal", "urgent") and not callable(priority):
-        raise ConfigurationError(
-            f"priority={priority!r}: pass 'normal', 'urgent' or a function of the operation"
-        )
-    if speak not in ("always", "on_failure", "never", "skip_if_busy"):
-        raise ConfigurationError(f"speak={speak!r}: pass 'always', 'on_failure', 'never' or 'skip_if_busy'")
-    if summary is not None and not callable(summary):
-        raise ConfigurationError(f"summary={summary!r}: pass a function of the result, or None")
-
-
-def check_flags(**flags: Any) -> None:
-    """Check that each is True or False."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise ConfigurationError(f"{name}={value!r}: pass True or False")
-
-
-def check_types(retry: Any, supersedes: Any) -> None:
-    """Check the retry and the subject."""
+def check_running(retry: Any, timeout_secs: float, idempotent: Any) -> None:
+    """Check the options of how it is run."""
     if retry is not None and not isinstance(retry, Retry):
         raise ConfigurationError(f"retry={retry!r}: pass a Retry, such as Retry(max_attempts=3), or None")
-    if supersedes is not None and not callable(supersedes):
-        raise ConfigurationError(
-            f"supersedes={supersedes!r}: pass a function of the arguments, such as lambda a: a['date']"
-        )
+    if timeout_secs <= 0:
+        raise ConfigurationError(f"timeout_secs={timeout_secs}: pass the seconds until the deadline, above 0")
+    if not isinstance(idempotent, bool):
+        raise ConfigurationError(f"idempotent={idempotent!r}: pass True or False")
 
 
 def check_intent(intent: Any, on_duplicate: str, intent_window_secs: float) -> None:

@@ -20,13 +20,13 @@ from pipecat.frames.frames import (
     StartFrame,
 )
 from pipecat.processors.frame_processor import FrameDirection
-from pydantic_core import to_jsonable_python
 
 from pipecat_async_tools.background import Background
 from pipecat_async_tools.errors import StoreError
 from pipecat_async_tools.events import Journal
 from pipecat_async_tools.frames import (
     BatchOpenedFrame,
+    BatchReleasedFrame,
     CallDismissedFrame,
     OperationAcceptedFrame,
     OperationCorrectedFrame,
@@ -35,11 +35,13 @@ from pipecat_async_tools.frames import (
 from pipecat_async_tools.operations import outcome as outcomes
 from pipecat_async_tools.operations.answers import Answers
 from pipecat_async_tools.operations.batch_book import BatchBook
+from pipecat_async_tools.operations.batch_scope import BatchScope, SharedBatch
 from pipecat_async_tools.operations.call_policy import CallPolicy
 from pipecat_async_tools.operations.calls import Call, CallGroup, CallKind, Report, Verdict
 from pipecat_async_tools.operations.functions import Answer
 from pipecat_async_tools.operations.ledger import OperationLedger
 from pipecat_async_tools.operations.operation import Operation, new_id
+from pipecat_async_tools.operations.requests import adopted, requested
 from pipecat_async_tools.operations.tool import ToolSpec
 from pipecat_async_tools.processor import PassingProcessor
 from pipecat_async_tools.store.rows import Accepted
@@ -65,6 +67,7 @@ class OperationRegistry(PassingProcessor):
         session_id: str,
         ledger: OperationLedger,
         book: BatchBook,
+        scope: BatchScope,
         tools: Mapping[str, ToolSpec],
         policy: CallPolicy,
         answers: Answers,
@@ -80,6 +83,7 @@ class OperationRegistry(PassingProcessor):
             session_id: The caller's session.
             ledger: Keeps the operations.
             book: Keeps the batches in the store.
+            scope: Says which responses share a batch.
             tools: The ``@async_tool`` functions by name.
             policy: How calls are answered.
             answers: Words the formal answers.
@@ -93,6 +97,7 @@ class OperationRegistry(PassingProcessor):
         self._session_id = session_id
         self._ledger = ledger
         self._book = book
+        self._scope = scope
         self._tools = tools
         self._policy = policy
         self._answers = answers
@@ -164,23 +169,11 @@ class OperationRegistry(PassingProcessor):
     async def _accept(
         self, group: CallGroup, call: Call, spec: ToolSpec, parts: Sequence[Mapping[str, Any]]
     ) -> tuple[Accepted, ...]:
-        operations = [
-            self._operation(
-                group,
-                call,
-                spec.jsonable(part),
-                spec.timeout_secs,
-                item=index if spec.items else None,
-                intent_key=spec.intent_key(part),
-                intent_window_secs=spec.intent_window_secs,
-                idempotent=spec.idempotent,
-            )
-            for index, part in enumerate(parts)
-        ]
+        operations = requested(spec, parts, **self._ids(group, call))
         # Before the store answers: the first of several can have ended by the time the last is accepted.
         call.operations = {o.operation_id: o for o in operations}
         return await self._ledger.accept(
-            operations, expected=group.candidate_ids, on_duplicate=spec.on_duplicate
+            operations, expected=self._expected(group), on_duplicate=spec.on_duplicate
         )
 
     # What becomes of operations
@@ -192,7 +185,7 @@ class OperationRegistry(PassingProcessor):
             return
         call.operations[operation.operation_id] = operation
         group.reconsider()
-        self._background.spawn(self._push_settled(group, call, operation))
+        self._background.spawn(self._end(group, call, operation))
 
     def operation_corrected(self, operation: Operation) -> None:
         """Pass on an operation that succeeded after its time-out."""
@@ -212,7 +205,8 @@ class OperationRegistry(PassingProcessor):
             if call.tool in self._tools:
                 call.kind = CallKind.OURS
             self._groups[call.call_id] = group
-        group.watch(self._policy.grace_secs, self._decided)
+        joins = self._scope.take(group)
+        group.watch(0.0 if joins else self._policy.grace_secs, self._decided)
         return group
 
     async def _handle_in_progress(self, frame: FunctionCallInProgressFrame) -> None:
@@ -274,6 +268,9 @@ class OperationRegistry(PassingProcessor):
         if group.verdict is Verdict.NATIVE:
             if group.stored:
                 self._book.answered_natively(group.batch_id)
+            if shared := self._scope.of(group):
+                self._scope.end(shared)
+                self._book.dismissed(shared.batch_id, [shared.latch])
             self._background.spawn(self._release(group))
             return
         for call in group.candidates:
@@ -288,12 +285,8 @@ class OperationRegistry(PassingProcessor):
     async def _admit(self, group: CallGroup, call: Call) -> None:
         """Make an adopted call an operation and answer it on its behalf."""
         try:
-            expected = group.candidate_ids
-            arguments = to_jsonable_python(call.arguments, fallback=str)
-            operation = self._operation(
-                group, call, arguments, self._policy.adopted_timeout_secs, adopted=True
-            )
-            (accepted,) = await self._ledger.accept([operation], expected=expected)
+            operation = adopted(call.arguments, self._policy.adopted_timeout_secs, **self._ids(group, call))
+            (accepted,) = await self._ledger.accept([operation], expected=self._expected(group))
         except StoreError as e:
             # The handler runs already: without a record its result takes Pipecat's way.
             logger.error(f"{self}: {call.tool} keeps its native answer: {e}")
@@ -317,9 +310,10 @@ class OperationRegistry(PassingProcessor):
             await self.push_frame(OperationAcceptedFrame(operation))
         call.member = True
         for operation in [o for o in call.operations.values() if o.is_settled]:
-            await self._push_settled(group, call, operation)
+            await self._end(group, call, operation)
 
     def _batch_opened(self, group: CallGroup) -> BatchOpenedFrame:
+        shared = self._scope.of(group)
         self._journal.record("on_batch_opened", batch_id=group.batch_id, turn_id=group.turn_id)
         return BatchOpenedFrame(
             batch_id=group.batch_id,
@@ -327,6 +321,8 @@ class OperationRegistry(PassingProcessor):
             call_ids=group.candidate_ids,
             tools=tuple(call.tool for call in group.candidates),
             acknowledge=self._run_llm(group) is False,
+            held_open=shared is not None,
+            urgent=shared is not None and shared.urgent,
         )
 
     async def _dismiss(self, group: CallGroup, call: Call) -> None:
@@ -339,6 +335,8 @@ class OperationRegistry(PassingProcessor):
             await self._release(group)
         elif group.opened:
             await self.push_frame(CallDismissedFrame(batch_id=group.batch_id, call_id=call.call_id))
+        if group.verdict is Verdict.ACCEPTED:
+            await self.release(self._scope.of(group))
 
     async def _refuse(self, group: CallGroup, call: Call, problem: Exception) -> Answer:
         call.kind = CallKind.FOREIGN
@@ -367,8 +365,20 @@ class OperationRegistry(PassingProcessor):
         if report.properties is not None:
             call.on_context_updated = report.properties.on_context_updated
             call.silent = report.properties.run_llm is False
-        outcome = outcomes.failed(report.error) if report.error else outcomes.succeeded(report.result)
-        self._ledger.settle_soon(call.operation.operation_id, outcome, silent=call.silent)
+        self._ledger.settle_soon(call.operation.operation_id, report.outcome, silent=call.silent)
+
+    async def _end(self, group: CallGroup, call: Call, operation: Operation) -> None:
+        await self._push_settled(group, call, operation)
+        await self.release(self._scope.of(group))
+
+    async def release(self, shared: SharedBatch | None) -> None:
+        """Let a batch close, if it is over, that was held open for calls of later responses."""
+        if shared is None or not shared.is_over:
+            return
+        self._scope.end(shared)
+        self._book.dismissed(shared.batch_id, [shared.latch])
+        if any(group.opened for group in shared.groups):
+            await self.push_frame(BatchReleasedFrame(shared.batch_id))
 
     async def _push_settled(self, group: CallGroup, call: Call, operation: Operation) -> None:
         if not call.member:
@@ -386,24 +396,18 @@ class OperationRegistry(PassingProcessor):
         # Next to a synchronous sibling the run is Pipecat's to decide: a False would veto it.
         return None if group.is_mixed or self._policy.model_acknowledges else False
 
-    def _operation(
-        self,
-        group: CallGroup,
-        call: Call,
-        arguments: Mapping[str, Any],
-        timeout_secs: float,
-        **fields: Any,
-    ) -> Operation:
-        return Operation(
-            session_id=self._session_id,
-            turn_id=group.turn_id,
-            batch_id=group.use_name(),
-            tool_call_id=call.call_id,
-            tool=call.tool,
-            arguments=arguments,
-            timeout_secs=timeout_secs,
-            **fields,
-        )
+    def _ids(self, group: CallGroup, call: Call) -> dict[str, str]:
+        return {
+            "session_id": self._session_id,
+            "turn_id": group.turn_id,
+            "batch_id": group.use_name(),
+            "tool_call_id": call.call_id,
+            "tool": call.tool,
+        }
+
+    def _expected(self, group: CallGroup) -> tuple[str, ...]:
+        shared = self._scope.of(group)
+        return (*group.candidate_ids, shared.latch) if shared else group.candidate_ids
 
     def _find(self, call_id: str | None) -> tuple[CallGroup | None, Call | None]:
         group = self._groups.get(call_id) if call_id else None

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
-from pipecat_async_tools.operations.tool import ToolSpec
+from pipecat_async_tools.operations.telling_options import TellingOptions
 
 
 class Subjects:
     """Compares the requests of a session by what their tools say they are about."""
 
-    def __init__(self, *, tools: Mapping[str, ToolSpec], operations: Callable[[], Sequence[Operation]]):
+    def __init__(self, *, tools: Mapping[str, TellingOptions], operations: Callable[[], Sequence[Operation]]):
         """Initialize with the requests of a session.
 
         Args:
-            tools: The tools by name.
+            tools: How the outcomes of tools are told, by name.
             operations: Returns the operations of the session, oldest first.
         """
         self._tools = tools
@@ -41,4 +41,4 @@ class Subjects:
 
     def _subject_of(self, operation: Operation) -> str | None:
         spec = self._tools.get(operation.tool)
-        return spec.subject_of(operation.arguments) if spec else None
+        return spec.subject_of(operation) if spec else None

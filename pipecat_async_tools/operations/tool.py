@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from loguru import logger
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -15,21 +15,17 @@ from pipecat_async_tools.errors import ConfigurationError, ToolDefinitionError
 from pipecat_async_tools.operations.intent import intent_key
 from pipecat_async_tools.operations.operation import Operation
 from pipecat_async_tools.operations.option_checks import (
-    check_flags,
     check_intent,
     check_items,
-    check_options,
-    check_telling,
-    check_types,
+    check_running,
 )
 from pipecat_async_tools.operations.retry import Retry
+from pipecat_async_tools.operations.telling_options import Priority, Speak, TellingOptions
 from pipecat_async_tools.store.base import OnDuplicate
 
 ToolHandler = Callable[..., Awaitable[Any]]
 Handler = TypeVar("Handler", bound=ToolHandler)
 Intent = Sequence[str] | Callable[[Mapping[str, Any]], str]
-Priority = Literal["normal", "urgent"]
-Speak = Literal["always", "on_failure", "never", "skip_if_busy"]
 
 _SPEC = "__async_tool__"
 
@@ -63,8 +59,8 @@ class OperationContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolSpec:
-    """A tool as its decorator described it.
+class ToolSpec(TellingOptions):
+    """A tool as its decorator described it, with how its outcome is told.
 
     Parameters:
         name: What the model calls.
@@ -72,15 +68,6 @@ class ToolSpec:
         arguments: Validates what the model passes.
         retry: How failed attempts are repeated.
         timeout_secs: Seconds from acceptance to the deadline, over all attempts.
-        expires_after_secs: Seconds after which the outcome is no longer worth saying, or None.
-        priority: Declared here, in code, and never by the model; or a function of the settled operation.
-        interrupt_caller: Whether an urgent outcome may be spoken over the caller.
-        interruptible: Whether the caller may cut off the update.
-        proactive: Whether the bot may begin to speak about it; otherwise it joins the next answer.
-        speak: When the outcome is spoken.
-        summary: Returns a sentence for the caller from a result, or None.
-        supersedes: Returns the subject of a request; a newer outcome of one subject replaces an
-            older one that was not yet told.
         intent: What makes two requests one: names of arguments, a function of them, or None for all.
         on_duplicate: What a request that was made before leads to.
         intent_window_secs: Seconds after its success in which a repeat gets the stored result.
@@ -93,14 +80,6 @@ class ToolSpec:
     arguments: type[BaseModel] = field(repr=False)
     retry: Retry
     timeout_secs: float
-    expires_after_secs: float | None
-    priority: Priority | Callable[[Operation], Priority]
-    interrupt_caller: bool
-    interruptible: bool
-    proactive: bool
-    speak: Speak
-    summary: Callable[[Any], str] | None
-    supersedes: Callable[[Mapping[str, Any]], str] | None
     intent: Intent | None
     on_duplicate: OnDuplicate
     intent_window_secs: float
@@ -153,40 +132,6 @@ class ToolSpec:
             # The request must not be lost for it.
             logger.error(f"intent of {self.name} raised {type(e).__name__}; all arguments make the key")
             return intent_key(self.name, arguments)
-
-    def priority_of(self, operation: Operation) -> Priority:
-        """Return the priority of an outcome."""
-        if not callable(self.priority):
-            return self.priority
-        try:
-            return "urgent" if self.priority(operation) == "urgent" else "normal"
-        except Exception as e:
-            # The outcome must be told all the same.
-            logger.error(f"priority of {self.name} raised {type(e).__name__}: {e}")
-            return "normal"
-
-    def summary_of(self, operation: Operation) -> str | None:
-        """Return the sentence that tells a result without the model, if there is one.
-
-        It is what ``summary`` makes of the result, or else the result's own field of that name.
-        """
-        try:
-            made = self.summary(operation.result) if self.summary else own_summary(operation.result)
-        except Exception as e:
-            logger.error(f"summary of {self.name} raised {type(e).__name__}: {e}; the model words it")
-            return None
-        return made if isinstance(made, str) and made.strip() else None
-
-    def subject_of(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return what a request is about, or None if the tool does not say."""
-        if self.supersedes is None:
-            return None
-        try:
-            return f"{self.name}:{self.supersedes(arguments)}"
-        except Exception as e:
-            # The outcome must not be lost for it: then nothing replaces it, and it replaces nothing.
-            logger.error(f"supersedes of {self.name} raised {type(e).__name__}: {e}")
-            return None
 
 
 def async_tool(
@@ -244,29 +189,28 @@ def async_tool(
         ToolDefinitionError: The function cannot be a tool.
         ConfigurationError: An option has a value it cannot have.
     """
-    check_options(timeout_secs, expires_after_secs)
-    check_types(retry, supersedes)
-    check_telling(priority, speak, summary)
-    flags = {"interrupt_caller": interrupt_caller, "interruptible": interruptible, "proactive": proactive}
-    check_flags(**flags, idempotent=idempotent)
+    telling = TellingOptions(
+        expires_after_secs=expires_after_secs,
+        priority=priority,
+        interrupt_caller=interrupt_caller,
+        interruptible=interruptible,
+        proactive=proactive,
+        speak=speak,
+        summary=summary,
+        supersedes=supersedes,
+    )
+    check_running(retry, timeout_secs, idempotent)
     check_intent(intent, on_duplicate, intent_window_secs)
     check_items(items)
 
     def decorate(handler: Handler) -> Handler:
         spec = ToolSpec(
+            **vars(telling),
             name=_name_of(handler),
             handler=handler,
             arguments=_arguments_model(handler),
             retry=retry or Retry(max_attempts=1),
             timeout_secs=timeout_secs,
-            expires_after_secs=expires_after_secs,
-            priority=priority,
-            interrupt_caller=interrupt_caller,
-            interruptible=interruptible,
-            proactive=proactive,
-            speak=speak,
-            summary=summary,
-            supersedes=supersedes,
             intent=intent if intent is None or callable(intent) else tuple(intent),
             on_duplicate=on_duplicate,
             intent_window_secs=intent_window_secs,
@@ -311,11 +255,6 @@ def specs_by_name(tools: Sequence[ToolHandler]) -> Mapping[str, ToolSpec]:
             raise ConfigurationError(f"tools: two functions are named {spec.name}; rename one")
         specs[spec.name] = spec
     return specs
-
-
-def own_summary(result: Any) -> Any:
-    """Return the field "summary" of a result, or None."""
-    return cast("Mapping[str, Any]", result).get("summary") if isinstance(result, Mapping) else None
 
 
 def _check_names(spec: ToolSpec) -> None:

@@ -11,6 +11,7 @@ from types import TracebackType
 from loguru import logger
 
 from pipecat_async_tools.background import Background
+from pipecat_async_tools.call_options import check_secs
 from pipecat_async_tools.errors import ConfigurationError, StoreError
 from pipecat_async_tools.operations import outcome as outcomes
 from pipecat_async_tools.operations.executors.base import Executor
@@ -69,14 +70,9 @@ class Worker:
         """
         if isinstance(store, str):
             raise ConfigurationError("store: pass a Store, such as store_from_url('sqlite:///calls.db')")
-        if lease_secs < 1:
-            raise ConfigurationError(f"lease_secs={lease_secs}: pass seconds, 1 or more")
-        if drain_secs < 0:
-            raise ConfigurationError(f"drain_secs={drain_secs}: pass seconds, 0 or more")
-        if undeliverable_after_secs is not None and undeliverable_after_secs <= 0:
-            raise ConfigurationError(
-                f"undeliverable_after_secs={undeliverable_after_secs}: pass seconds above 0, or None"
-            )
+        check_secs(
+            lease_secs=lease_secs, drain_secs=drain_secs, undeliverable_after_secs=undeliverable_after_secs
+        )
         self._store = store
         self._executor = executor or LocalExecutor()
         self._drain_secs = drain_secs

@@ -29,6 +29,7 @@ from pipecat_async_tools.store.rows import (
     Recovered,
     SessionRow,
     TellingEnd,
+    TellingMode,
 )
 
 OnDuplicate = Literal["join", "reject", "replace"]
@@ -194,6 +195,15 @@ class Store(Protocol):
         """
         ...
 
+    async def deliver_part(self, batch_id: str) -> DeliveryRow | None:
+        """Make a pending delivery of what has settled of an open batch; the batch goes on.
+
+        It holds every settled operation that no delivery holds yet (``on_delivery_ready``, reason
+        "partial") and is named as `finish` would; what settles later makes a further one on closing.
+        None when the batch is closed, native or not there, or nothing is left.
+        """
+        ...
+
     async def answer_natively(self, batch_id: str) -> None:
         """Note that the calls of a batch were answered with their results: it owes no update.
 
@@ -264,9 +274,17 @@ class Store(Protocol):
         ...
 
     async def claim_telling(
-        self, session_id: str, delivery_ids: Sequence[str], telling_id: str, *, fence: int
+        self,
+        session_id: str,
+        delivery_ids: Sequence[str],
+        telling_id: str,
+        *,
+        fence: int,
+        mode: TellingMode = "proactive",
     ) -> tuple[str, ...]:
         """Take deliveries for one telling: they become "telling" (``on_delivery_started``).
+
+        The row keeps ``mode``, and the event has it as its detail ``{"mode": mode}``.
 
         Granted are those of the session that are pending, or being told: by a telling that this one
         takes over from, since only the holder of the session tells. None is if ``fence`` is not the
@@ -282,7 +300,8 @@ class Store(Protocol):
 
         The telling is appended to the delivery's tellings and the state, reason, heard words and text
         are as the end says. The event is that of the telling's outcome: ``on_delivery_spoken`` for
-        "completed", ``on_delivery_withdrawn`` for "withdrawn", else ``on_delivery_interrupted``; with
+        "completed", ``on_delivery_withdrawn`` for "withdrawn" and "uncovered", else
+        ``on_delivery_interrupted``; with
         the telling's id and the outcome as reason. State "undeliverable" adds
         ``on_delivery_undeliverable`` and a dead letter. Corrections that were waiting for it are
         decided now (see `finish`).

@@ -39,6 +39,7 @@ from pipecat_async_tools.store.rows import (
     Recovered,
     SessionRow,
     TellingEnd,
+    TellingMode,
 )
 
 _SCHEMA_VERSION = 1
@@ -177,6 +178,11 @@ class RedisStore:
         answer = await self._run("dismiss", batch_id, *rows.listed(call_ids))
         return rows.delivery_of(answer) if answer else None
 
+    async def deliver_part(self, batch_id: str) -> DeliveryRow | None:
+        """Make a delivery of what has settled of a batch that goes on."""
+        answer = await self._run("deliver_part", batch_id)
+        return rows.delivery_of(answer) if answer else None
+
     async def answer_natively(self, batch_id: str) -> None:
         """Note that the calls of a batch were answered with their results: it owes no update."""
         await self._run("answer_natively", batch_id)
@@ -229,11 +235,17 @@ class RedisStore:
         return list(map(rows.delivery_of, await self._run("deliveries", session_id)))
 
     async def claim_telling(
-        self, session_id: str, delivery_ids: Sequence[str], telling_id: str, *, fence: int
+        self,
+        session_id: str,
+        delivery_ids: Sequence[str],
+        telling_id: str,
+        *,
+        fence: int,
+        mode: TellingMode = "proactive",
     ) -> tuple[str, ...]:
         """Take deliveries for one telling."""
-        answer = await self._run("claim_telling", session_id, telling_id, fence, *rows.listed(delivery_ids))
-        return tuple(answer)
+        listed = rows.listed(delivery_ids)
+        return tuple(await self._run("claim_telling", session_id, telling_id, fence, mode, *listed))
 
     async def settle_telling(self, telling_id: str, ends: Sequence[TellingEnd]) -> tuple[str, ...]:
         """Write down how a telling ended, for each of its deliveries that is still under it."""

@@ -191,6 +191,7 @@ def delivery_of(answer: Sequence[Any]) -> DeliveryRow:
         ready_at=float(row["ready_at"]),
         correction=row.get("correction") == "true",
         telling_id=row.get("telling_id"),
+        mode=row.get("mode"),  # pyright: ignore[reportArgumentType]
         tellings=tuple(TellingRecord(**json.loads(telling)) for telling in tellings),
         heard=row.get("heard", ""),
         text=row.get("text", ""),

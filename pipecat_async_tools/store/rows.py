@@ -57,7 +57,8 @@ class TellingRecord:
         started_at: Seconds, on the event loop's clock, of its first audio; None when there was none.
         ended_at: Seconds, on the event loop's clock.
         heard: The words the caller could hear.
-        outcome: How it went.
+        outcome: How it went; "uncovered" is an answer that was heard and did not tell it.
+        mode: Whether it was a telling of its own, or joined the answer to the caller.
     """
 
     telling_id: str
@@ -104,6 +105,7 @@ class DeliveryRow:
         ready_at: When it became pending for the first time.
         correction: Whether it corrects something that was told before.
         telling_id: The telling it is, or was last, under.
+        mode: How it is being told, or was told last; None when it never was.
         tellings: The attempts to say it.
         heard: All the words heard of it in tellings that were cut off.
         text: All the words of the one cut off last.

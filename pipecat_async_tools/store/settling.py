@@ -155,16 +155,31 @@ def close_if_complete(tx: Transaction, batch_id: str) -> DeliveryRow | None:
     tx.log(
         Event(name="on_batch_closed", at=tx.now, session_id=session_id, turn_id=turn_id, batch_id=batch_id)
     )
+    return _owe_the_rest(tx, batch_id, native=native)
+
+
+def deliver_part(tx: Transaction, batch_id: str) -> DeliveryRow | None:
+    """Make a delivery of what has settled of a batch that is open and goes on."""
+    if not tx.lock_of("batches", "batch_id", batch_id):
+        return None
+    found = tx.row("SELECT closed_at, native FROM batches WHERE batch_id = ?", batch_id)
+    if found is None or found[0] is not None or found[1]:
+        return None
+    return _owe_the_rest(tx, batch_id, native=False, reason="partial")
+
+
+def _owe_the_rest(tx: Transaction, batch_id: str, *, native: bool, reason: str = "") -> DeliveryRow | None:
+    """Make a delivery of the settled operations of a batch that no delivery holds yet."""
     untold = tx.rows(
         "SELECT record FROM operations WHERE batch_id = ? AND untold = TRUE ORDER BY seq", batch_id
     )
     left = [records.operation_of(row[0]) for row in untold]
     # What was answered at once needs no telling; what was replayed since then does.
-    left = [operation for operation in left if not native or operation.replays]
+    left = [o for o in left if o.is_settled and (not native or o.replays)]
     if not left:
         return None
     first = tx.row("SELECT 1 FROM deliveries WHERE batch_id = ? LIMIT 1", batch_id) is None
-    return _owe(tx, delivery_id(batch_id, None if first else left[0]), left)
+    return _owe(tx, delivery_id(batch_id, None if first else left[0]), left, reason=reason)
 
 
 def _owe(

@@ -25,6 +25,7 @@ from pipecat_async_tools.store.rows import (
     Recovered,
     SessionRow,
     TellingEnd,
+    TellingMode,
 )
 from pipecat_async_tools.store.transaction import Transaction
 
@@ -105,6 +106,10 @@ class SqlStore(ABC):
         """Take announced calls off what a batch waits for."""
         return await self._do(lambda tx: settling.dismiss(tx, batch_id, call_ids))
 
+    async def deliver_part(self, batch_id: str) -> DeliveryRow | None:
+        """Make a delivery of what has settled of a batch that goes on."""
+        return await self._do(lambda tx: settling.deliver_part(tx, batch_id))
+
     async def answer_natively(self, batch_id: str) -> None:
         """Note that the calls of a batch were answered with their results."""
         await self._do(lambda tx: settling.answer_natively(tx, batch_id))
@@ -163,10 +168,18 @@ class SqlStore(ABC):
         return await self._do(lambda tx: tx.deliveries("session_id = ?", session_id))
 
     async def claim_telling(
-        self, session_id: str, delivery_ids: Sequence[str], telling_id: str, *, fence: int
+        self,
+        session_id: str,
+        delivery_ids: Sequence[str],
+        telling_id: str,
+        *,
+        fence: int,
+        mode: TellingMode = "proactive",
     ) -> tuple[str, ...]:
         """Take deliveries for one telling."""
-        return await self._do(lambda tx: tellings.claim(tx, session_id, delivery_ids, telling_id, fence))
+        return await self._do(
+            lambda tx: tellings.claim(tx, session_id, delivery_ids, telling_id, fence, mode)
+        )
 
     async def settle_telling(self, telling_id: str, ends: Sequence[TellingEnd]) -> tuple[str, ...]:
         """Write down how a telling ended, for each delivery that is still under it."""

@@ -9,11 +9,15 @@ from dataclasses import replace
 from pipecat_async_tools.errors import StoreError
 from pipecat_async_tools.events import Event
 from pipecat_async_tools.store.letters import open_letter
-from pipecat_async_tools.store.rows import DeliveryRow, TellingEnd
+from pipecat_async_tools.store.rows import DeliveryRow, TellingEnd, TellingMode
 from pipecat_async_tools.store.settling import is_alive, tell_correction
 from pipecat_async_tools.store.transaction import Transaction
 
-_EVENTS = {"completed": "on_delivery_spoken", "withdrawn": "on_delivery_withdrawn"}
+_EVENTS = {
+    "completed": "on_delivery_spoken",
+    "withdrawn": "on_delivery_withdrawn",
+    "uncovered": "on_delivery_withdrawn",
+}
 _OPEN = ("pending", "telling")
 
 
@@ -63,7 +67,12 @@ def release(tx: Transaction, session_id: str, owner: str) -> None:
 
 
 def claim(
-    tx: Transaction, session_id: str, delivery_ids: Sequence[str], telling_id: str, fence: int
+    tx: Transaction,
+    session_id: str,
+    delivery_ids: Sequence[str],
+    telling_id: str,
+    fence: int,
+    mode: TellingMode,
 ) -> tuple[str, ...]:
     """Take deliveries for one telling."""
     tx.lock(session_id)
@@ -75,8 +84,9 @@ def claim(
         if row is None or row.session_id != session_id or row.state not in _OPEN:
             continue
         waiting = tx.waiting_corrections(delivery_id)
-        tx.put_delivery(replace(row, state="telling", reason="being told", telling_id=telling_id), waiting)
-        tx.log_delivery("on_delivery_started", row, telling=telling_id)
+        being_told = replace(row, state="telling", reason="being told", telling_id=telling_id, mode=mode)
+        tx.put_delivery(being_told, waiting)
+        tx.log_delivery("on_delivery_started", row, telling=telling_id, mode=mode)
         granted.append(delivery_id)
     return tuple(granted)
 

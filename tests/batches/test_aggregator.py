@@ -13,12 +13,14 @@ from pipecat_async_tools.batches.aggregator import BatchAggregator
 from pipecat_async_tools.frames import (
     AcknowledgeFrame,
     BatchOpenedFrame,
+    BatchReleasedFrame,
     CallDismissedFrame,
     DeliveryReadyFrame,
     OperationAcceptedFrame,
     OperationSettledFrame,
 )
 from pipecat_async_tools.operations.tool import spec_of
+from pipecat_async_tools.store.rows import DeliveryRow, delivery_id
 from pipecat_async_tools.testing import virtual_time
 from tests.builders import Notebook, operation
 
@@ -46,7 +48,26 @@ class Bench:
             tools={"quiet_tool": spec_of(quiet_tool)},
             journal=self.notebook.journal,
             dismissed=lambda batch_id, call_ids: self.dismissed.append((batch_id, call_ids)),
+            deliver_part=self.deliver_part,
             wiring=AnyPlace(),
+        )
+
+    async def deliver_part(self, batch_id):
+        """What the store would answer: everything that has settled."""
+        (batch,) = [b for b in self.aggregator.batches if b.batch_id == batch_id]
+        settled = [
+            o for o in batch.operations.values() if o.is_settled and o.operation_id not in batch.handed_over
+        ]
+        if not settled:
+            return None
+        name = delivery_id(batch_id, settled[0] if batch.handed_over else None)
+        return DeliveryRow(
+            delivery_id=name,
+            session_id="room",
+            batch_id=batch_id,
+            turn_id="turn-1",
+            operations=tuple(settled),
+            ready_at=0.0,
         )
 
     async def send(self, *frames):
@@ -238,3 +259,48 @@ async def test_the_end_of_the_pipeline_does_not_wait_for_a_call_that_never_start
     await asyncio.sleep(600.0)
     assert bench.secs < 5.0
     assert bench.notebook.names == []
+
+
+@virtual_time
+async def test_after_its_longest_wait_what_has_settled_is_told_as_a_part(a, b):
+    bench = Bench(max_wait_secs=2.0)
+    frames = [opened("a", "b"), accepted(a), accepted(b), ended(a, result=1)]
+    part, rest = await bench.deliveries(*frames, SleepFrame(sleep=2.1), ended(b, result=2))
+    assert (part.partial, [o.result for o in part.operations]) == (True, [1])
+    assert (rest.partial, [o.result for o in rest.operations]) == (False, [2])
+    assert (part.delivery_id, rest.delivery_id) == (
+        delivery_id("batch-1"),
+        delivery_id("batch-1", rest.operations[0]),
+    )
+
+
+@virtual_time
+async def test_nothing_has_settled_by_its_longest_wait(a, b):
+    bench = Bench(max_wait_secs=2.0)
+    frames = [opened("a", "b"), accepted(a), accepted(b), SleepFrame(sleep=2.1)]
+    [delivery] = await bench.deliveries(*frames, ended(a, result=1), ended(b, result=2))
+    assert (delivery.partial, [o.result for o in delivery.operations]) == (False, [1, 2])
+
+
+@virtual_time
+async def test_a_batch_that_is_held_open_takes_in_another_response(a, b):
+    bench = Bench()
+    first, second = [
+        BatchOpenedFrame("batch-1", "turn-1", (call,), ("t",), acknowledge=False, held_open=True, urgent=True)
+        for call in "ab"
+    ]
+    frames = [first, accepted(a), ended(a, result=1), second, accepted(b), ended(b, result=2)]
+    assert await bench.deliveries(*frames) == []
+    bench = Bench()
+    [delivery] = await bench.deliveries(*frames, BatchReleasedFrame("batch-1"))
+    assert [o.result for o in delivery.operations] == [1, 2]
+    assert delivery.priority == "urgent"
+
+
+@virtual_time
+async def test_a_batch_that_was_released_closes_with_its_last_member(a, b):
+    bench = Bench()
+    first = BatchOpenedFrame("batch-1", "turn-1", ("a",), ("t",), acknowledge=False, held_open=True)
+    frames = [first, accepted(a), BatchReleasedFrame("batch-1"), SleepFrame(sleep=1.0), ended(a, result=1)]
+    [delivery] = await bench.deliveries(*frames)
+    assert [o.result for o in delivery.operations] == [1]

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, computed_field, field_validator
 
 from pipecat_async_tools import ConfigurationError, OperationContext, Retry, ToolDefinitionError, async_tool
 from pipecat_async_tools.operations.tool import spec_of
+from tests.builders import operation
 from tests.operations import postponed
 
 
@@ -259,13 +260,18 @@ class TestArguments:
 
 class TestSubject:
     def test_it_names_tool_and_subject(self):
-        assert spec(check, supersedes=lambda a: a["day"]).subject_of({"day": "friday"}) == "check:friday"
+        assert (
+            spec(check, supersedes=lambda a: a["day"]).subject_of(
+                operation("check", arguments={"day": "friday"})
+            )
+            == "check:friday"
+        )
 
     def test_without_one_there_is_none(self):
-        assert spec(check).subject_of({"day": "friday"}) is None
+        assert spec(check).subject_of(operation("check", arguments={"day": "friday"})) is None
 
     def test_one_that_raises_is_none(self):
-        assert spec(check, supersedes=lambda a: a["day"]).subject_of({}) is None
+        assert spec(check, supersedes=lambda a: a["day"]).subject_of(operation("check")) is None
 
 
 def test_an_undecorated_function_is_told_what_to_do():

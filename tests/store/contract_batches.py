@@ -11,6 +11,7 @@ from tests.store.builders import (
     BROKEN,
     DONE,
     OUTCOMES,
+    TIMED_OUT,
     accept,
     delivery_of,
     events,
@@ -212,3 +213,58 @@ async def test_whatever_comes_at_once_nothing_is_told_twice_or_not_at_all(store,
     told = [name for row in await store.deliveries("room") for name in ids_of(row.operations)]
     assert sorted(told) == sorted(ids_of(await store.operations("room")))
     assert (await store.batches("room"))[0].closed_at is not None
+
+
+async def test_a_part_is_what_has_settled_and_the_batch_goes_on(store, another):
+    first, second = [await accept(store, operation(tool_call_id=c), expected=["a", "b"]) for c in "ab"]
+    await store.finish(first.operation_id, DONE)
+    part = await store.deliver_part("batch-1")
+    assert part == (await another.deliveries("room"))[0]
+    assert part.delivery_id == delivery_id("batch-1")
+    assert ids_of(part.operations) == [first.operation_id]
+    assert (part.state, part.reason) == ("pending", "partial")
+    assert (await store.batches("room"))[0].closed_at is None
+    assert (await the_event(store, "on_delivery_ready")).reason == "partial"
+    rest = (await store.finish(second.operation_id, BROKEN)).delivery
+    assert ids_of(rest.operations) == [second.operation_id]
+    assert rest.delivery_id == delivery_id("batch-1", rest.operations[0])
+    assert (await store.batches("room"))[0].closed_at is not None
+
+
+async def test_a_part_is_handed_over_once(store):
+    first, second = [await accept(store, operation(tool_call_id=c), expected=["a", "b"]) for c in "ab"]
+    assert await store.deliver_part("batch-1") is None
+    await store.finish(first.operation_id, DONE)
+    assert await store.deliver_part("batch-1") is not None
+    assert await store.deliver_part("batch-1") is None
+    await store.finish(second.operation_id, DONE)
+    assert await store.deliver_part("batch-1") is None
+    assert len(await store.deliveries("room")) == 2
+
+
+async def test_a_batch_told_in_parts_closes_without_a_further_delivery(store):
+    first = await accept(store, operation(tool_call_id="a"), expected=["a", "b"])
+    await store.finish(first.operation_id, DONE)
+    await store.deliver_part("batch-1")
+    assert await store.dismiss("batch-1", ["b"]) is None
+    assert (await store.batches("room"))[0].closed_at is not None
+    assert len(await store.deliveries("room")) == 1
+
+
+async def test_there_is_no_part_of_what_is_closed_native_or_unknown(store):
+    await settle(store)
+    assert await store.deliver_part("batch-1") is None
+    quick = await accept(store, operation(tool_call_id="a", batch_id="quick"), expected=["a", "b"])
+    await store.finish(quick.operation_id, DONE)
+    await store.answer_natively("quick")
+    assert await store.deliver_part("quick") is None
+    assert await store.deliver_part("nowhere") is None
+
+
+async def test_a_late_success_of_a_part_that_was_told_corrects_it(store):
+    first = await accept(store, operation(tool_call_id="a"), expected=["a", "b"])
+    await store.finish(first.operation_id, TIMED_OUT)
+    part = await store.deliver_part("batch-1")
+    await finish_telling(store, part, "spoken")
+    correction = (await store.finish(first.operation_id, DONE)).delivery
+    assert correction.correction and ids_of(correction.operations) == [first.operation_id]

@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from pipecat_async_tools.store.rows import TellingEnd, TellingRecord
 from tests.builders import operation
 from tests.store.builders import (
     DONE,
@@ -28,6 +29,7 @@ EVENTS = {
     "interrupted": "on_delivery_interrupted",
     "lost": "on_delivery_interrupted",
     "unheard": "on_delivery_interrupted",
+    "uncovered": "on_delivery_withdrawn",
 }
 
 
@@ -319,3 +321,22 @@ async def test_they_are_given_up_once(store, another, clock):
     answers = await asyncio.gather(*(s.give_up_deliveries(SOON) for s in (store, another) for _ in "ab"))
     assert sorted(row.batch_id for answer in answers for row in answer) == ["a", "b", "c"]
     assert len(await store.dead_letters()) == 3
+
+
+@pytest.mark.parametrize("mode", ["proactive", "next_turn"])
+async def test_how_it_is_told_is_kept_with_it(store, another, mode):
+    row = await owe(store)
+    assert row.mode is None
+    fence = await hold(store)
+    await store.claim_telling("room", [row.delivery_id], "telling-1", fence=fence, mode=mode)
+    assert (await another.deliveries("room"))[0].mode == mode
+    assert (await the_event(store, "on_delivery_started")).detail == {"mode": mode}
+    record = TellingRecord(
+        telling_id="telling-1", started_at=1.0, ended_at=2.0, heard="", outcome="uncovered", mode=mode
+    )
+    ending = TellingEnd(
+        delivery_id=row.delivery_id, state="pending", reason="uncovered", record=record, heard="", text=""
+    )
+    await store.settle_telling("telling-1", [ending])
+    (told,) = await another.deliveries("room")
+    assert told.mode == mode and told.tellings == (record,)

@@ -232,6 +232,15 @@ class StoreMachine(RuleBasedStateMachine):
         made = set(self.model.deliveries) - before
         self.check(set() if answer is None else {answer.delivery_id}, made)
 
+    @rule(who=owners, batch=batches)
+    @known("batches")
+    def deliver_part(self, who, batch):
+        before = set(self.model.deliveries)
+        answer = self.do(who, "deliver_part", batch)
+        self.model.deliver_part(batch)
+        made = set(self.model.deliveries) - before
+        self.check(set() if answer is None else {answer.delivery_id}, made)
+
     @known("batches")
     @rule(who=owners, batch=batches, really=weighted(False, False, True))
     def answer_natively(self, who, batch, really):

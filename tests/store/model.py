@@ -195,7 +195,16 @@ class Model:
             return
         batch.closed = True
         self.say("on_batch_closed", batch.name)
-        left = [o for o in members if o.held_by is None and (o.replays or not batch.native)]
+        self._owe_the_rest(batch, [o for o in members if o.replays or not batch.native])
+
+    def deliver_part(self, batch: str) -> None:
+        found = self.batches.get(batch)
+        if found is not None and not found.closed and not found.native:
+            members = [o for o in self.operations.values() if o.batch == batch]
+            self._owe_the_rest(found, [o for o in members if o.settled])
+
+    def _owe_the_rest(self, batch: ModelBatch, members: list[ModelOperation]) -> None:
+        left = [o for o in members if o.held_by is None]
         if left:
             again = f"-{left[0].replays}" if left[0].replays else ""
             further = any(row.batch == batch.name for row in self.deliveries.values())

@@ -165,10 +165,10 @@ local function log_batch(name, batch)
   log({ name = name, session_id = batch.session_id, turn_id = batch.turn_id, batch_id = batch.batch_id })
 end
 
-local function log_delivery(name, delivery, reason, telling_id)
+local function log_delivery(name, delivery, reason, telling_id, detail)
   log({
     name = name, session_id = delivery.session_id, turn_id = delivery.turn_id, batch_id = delivery.batch_id,
-    delivery_id = delivery.delivery_id, telling_id = telling_id, reason = reason,
+    delivery_id = delivery.delivery_id, telling_id = telling_id, reason = reason, detail = detail,
   })
 end
 

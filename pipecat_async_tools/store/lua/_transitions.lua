@@ -90,20 +90,20 @@ local function set_state(delivery, state, reason)
   end
 end
 
-local function deliver(batch, id, operation_ids, correction, suppressed)
+local function deliver(batch, id, operation_ids, correction, suppressed, partial)
   local delivery = {}
   put('delivery', id, delivery, {
     delivery_id = id, session_id = batch.session_id, batch_id = batch.batch_id, turn_id = batch.turn_id,
     ready_at = NOW, waiting_from = NOW, correction = correction, seq = next_seq(),
   })
-  set_state(delivery, suppressed and 'suppressed' or 'pending', suppressed or '')
+  set_state(delivery, suppressed and 'suppressed' or 'pending', suppressed or partial or '')
   call('RPUSH', key('delivery-ops', id), unpack(operation_ids))
   call('RPUSH', key('batch-deliveries', batch.batch_id), id)
   call('ZADD', key('session-deliveries', batch.session_id), delivery.seq, id)
   for _, operation_id in ipairs(operation_ids) do
     call('HSET', key('op', operation_id), 'delivery_id', id)
   end
-  local reason = suppressed or correction and 'correction' or ''
+  local reason = suppressed or partial or correction and 'correction' or ''
   log_delivery(suppressed and 'on_delivery_suppressed' or 'on_delivery_ready', delivery, reason)
   return id
 end
@@ -168,11 +168,11 @@ local function reopen(batch)
   call('ZREM', CLOSED, batch.batch_id)
 end
 
-local function deliver_what_is_left(batch, operations)
+local function deliver_what_is_left(batch, operations, partial)
   local left = {}
   for _, op in ipairs(operations) do
     -- What was answered at once needs no telling; what was replayed since then does.
-    if not op.delivery_id and (batch.native ~= 'true' or op.replays ~= '0') then
+    if not op.delivery_id and is_settled(op) and (batch.native ~= 'true' or op.replays ~= '0') then
       left[#left + 1] = op
     end
   end
@@ -185,7 +185,7 @@ local function deliver_what_is_left(batch, operations)
   end
   local first = 'delivery-' .. batch.batch_id
   local id = exists('delivery', first) and delivery_name(batch.batch_id, 'late', left[1]) or first
-  return deliver(batch, id, ids, false)
+  return deliver(batch, id, ids, false, false, partial)
 end
 
 -- Close a batch if nothing of it is on its way; the delivery that comes of it, if one does.

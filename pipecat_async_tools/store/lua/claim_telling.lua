@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
-local session_id, telling_id, fence, ids = take(), take(), take(), take_list()
+local session_id, telling_id, fence, mode, ids = take(), take(), take(), take(), take_list()
 local granted, seen = {}, {}
 local session = read('session', session_id)
 -- Who let go of it tells nothing any more.
@@ -11,8 +11,8 @@ for _, id in ipairs(ids) do
   seen[id] = true
   if delivery and delivery.session_id == session_id and is_open(delivery) then
     set_state(delivery, 'telling', 'being told')
-    put('delivery', id, delivery, { telling_id = telling_id })
-    log_delivery('on_delivery_started', delivery, '', telling_id)
+    put('delivery', id, delivery, { telling_id = telling_id, mode = mode })
+    log_delivery('on_delivery_started', delivery, '', telling_id, '{"mode":"' .. mode .. '"}')
     granted[#granted + 1] = id
   end
 end

@@ -1,6 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 local telling_id = take()
-local EVENTS = { completed = 'on_delivery_spoken', withdrawn = 'on_delivery_withdrawn' }
+local EVENTS = {
+  completed = 'on_delivery_spoken', withdrawn = 'on_delivery_withdrawn', uncovered = 'on_delivery_withdrawn',
+}
 local settled = {}
 for _ = 1, take_number() do
   local id, state, reason, heard, text = take(), take(), take(), take(), take()
