@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test kill lint bench clean
+.PHONY: demo test fuzz kill lint bench clean
 
 demo: $(STAMP)-demo
 	$(BIN)/python -m bots.demo
 
 test: $(STAMP)-dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+fuzz: $(STAMP)-dev
+	PIPECAT_ASYNC_TOOLS_FUZZ=50000 $(BIN)/python -m pytest -n 2 tests/fuzz/test_fuzz.py
 
 kill: $(STAMP)-dev
 	PIPECAT_ASYNC_TOOLS_KILL=all $(BIN)/python -m pytest -n 2 tests/kill

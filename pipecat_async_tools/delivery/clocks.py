@@ -100,6 +100,11 @@ class CallerClock:
         """The present or latest turn."""
         return f"turn-{self._turns}"
 
+    @property
+    def turn_is_open(self) -> bool:
+        """Whether the caller has the turn, however long they have been silent."""
+        return self._turn_open
+
     def vad_started(self, now: float) -> None:
         """The caller is heard."""
         self._has_vad = True

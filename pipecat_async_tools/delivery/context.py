@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from loguru import logger
 from pipecat.frames.frames import Frame, LLMMessagesTransformFrame, SystemFrame
@@ -66,7 +66,11 @@ class ContextEditor:
                 frame.run_llm = False
                 return messages
             then()
-            return [*self._without(messages, deliveries), self._remember(deliveries, message)]
+            kept = self._without(messages, deliveries)
+            if kept and kept[0] is not messages[0] and _is_assistants(kept[0]):
+                # No history may begin with the assistant: the record of what was heard stays.
+                kept.insert(0, messages[0])
+            return [*kept, self._remember(deliveries, message)]
 
         frame = LLMMessagesTransformFrame(transform=edit, run_llm=True)
         await self._apply(frame, deliveries)
@@ -166,6 +170,10 @@ class ContextEditor:
                 self._called.add(delivery.delivery_id)
                 for callback in delivery.callbacks:
                     self._background.spawn(_guarded(callback))
+
+
+def _is_assistants(message: Any) -> bool:
+    return isinstance(message, dict) and cast("Message", message).get("role") == "assistant"
 
 
 async def _guarded(callback: ContextUpdated) -> None:

@@ -168,6 +168,19 @@ class TellingCourse:
         telling.withdraw()
         return telling
 
+    def caller_speaks_on(self, now: float) -> bool:
+        """The caller speaks again within a turn that is open; returns whether that cuts a telling off.
+
+        Inside an open turn Pipecat does not interrupt again.
+        """
+        telling = self.telling
+        if telling is None or isinstance(telling, Joining) or telling.withdrawn:
+            return False
+        if telling.over_caller or not telling.interruptible or telling.is_interrupted:
+            return False
+        telling.interrupted(now)
+        return True
+
     def interrupted(self, now: float) -> None:
         """An interruption passed the gate."""
         telling = self.telling
@@ -294,11 +307,15 @@ class TellingCourse:
         heard, language = telling.evidence.heard(now), self._wording.language
         if isinstance(telling, Joining):
             return self._outcome_of_join(delivery, outcome, heard)
-        if outcome != "interrupted":
+        if outcome not in ("completed", "interrupted"):
             return outcome
+        if all_heard(delivery.told, f"{delivery.heard} {heard}", language):
+            return "completed"
+        if telling.shared:
+            # It answered something else, and left the update out.
+            return "lost" if outcome == "completed" else "interrupted"
         complete = telling.phase is Phase.HANDED_OVER and not rest_of(telling.text, heard)
-        so_far = f"{delivery.heard} {heard}"
-        return "completed" if complete or all_heard(delivery.told, so_far, language) else "interrupted"
+        return "completed" if complete else outcome
 
     def _outcome_of_join(self, delivery: Envelope, outcome: TellingOutcome, heard: str) -> TellingOutcome:
         if outcome not in ("completed", "interrupted"):

@@ -176,6 +176,8 @@ class ActivityGate(PassingProcessor):
         if isinstance(frame, VADUserStartedSpeakingFrame):
             caller.vad_started(now)
             await self._caller_was_first(now)
+            if caller.turn_is_open and self._course.caller_speaks_on(now):
+                await self._fall_silent(now)
         elif isinstance(frame, VADUserStoppedSpeakingFrame):
             caller.vad_stopped(now)
         elif isinstance(frame, UserStartedSpeakingFrame):
@@ -339,8 +341,16 @@ class ActivityGate(PassingProcessor):
         self._dropping = telling.is_responding
         if telling.text.strip():
             # Its words are with the voice already, and not every turn start interrupts.
-            await self.push_frame(InterruptionFrame())
-            self._clocks.playback.interrupted(now)
+            await self._silence_voice(now)
+
+    async def _fall_silent(self, now: float) -> None:
+        telling = self._course.telling
+        self._dropping = telling is not None and telling.is_responding
+        await self._silence_voice(now)
+
+    async def _silence_voice(self, now: float) -> None:
+        await self.push_frame(InterruptionFrame())
+        self._clocks.playback.interrupted(now)
 
     def _interrupted(self, now: float) -> None:
         self._clocks.interrupted(now)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from pipecat.utils.string import TextPartForConcatenation, concatenate_aggregated_text
@@ -11,6 +12,8 @@ from pipecat_async_tools.delivery.facts import squeezed
 
 # A voice context that nobody closed is taken for over after so much silence.
 _OPEN_CONTEXT_SECS = 0.5
+# The words of a voice keep time by themselves: so far they may be ahead of its audio.
+_LATE_AUDIO_SECS = 0.1
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,12 @@ class HeardTelling:
 
     def heard(self, now: float) -> str:
         """Return the words that were audible until ``now``, or until the interruption."""
+        if not self.audio_secs:
+            # A voice without sound still emits its text.
+            return ""
         until = now if self.interrupted_at is None else min(now, self.interrupted_at)
-        words = [w for w in self._words if w.heard_at <= until]
+        over = self.interrupted_at is None and self.is_over(until)
+        words = [w for w in self._words if over or w.heard_at <= until]
         if self.interrupted_at is not None and words and words[-1].timed and not self.is_over(until):
             # A voice reports a word when it begins: the last one was cut off.
             words.pop()
@@ -84,7 +91,11 @@ class HeardTelling:
                 their audio, which an output faster than real time has not played yet.
             now: Seconds.
         """
-        self._words.append(_Words(text, now if timed else max(now, self.audible_until), timed))
+        heard_at = now if timed else max(now, self.audible_until)
+        if timed and self.audio_secs and now > self.audible_until + _LATE_AUDIO_SECS:
+            # The audio lags behind the clock of the words: they count once all of it was played.
+            heard_at = math.inf
+        self._words.append(_Words(text, heard_at, timed))
 
 
 class Hearing:

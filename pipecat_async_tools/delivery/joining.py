@@ -63,10 +63,10 @@ class Joining(Telling):
         if not self.text.strip():
             # An empty turn, or an answer without words.
             return "withdrawn"
-        if not self.evidence.was_heard(now):
-            silent = now - self._since >= self._params.audio_timeout_secs
-            return "unheard" if silent else None
-        return "completed" if self.evidence.is_over(now) else None
+        if self.evidence.is_over(now) and self.evidence.was_heard(now):
+            return "completed"
+        quiet_since = max(self._since, self.evidence.audible_until)
+        return "unheard" if now - quiet_since >= self._params.audio_timeout_secs else None
 
     def _has_been_free(self, now: float, channel: ChannelState) -> bool:
         if not channel.is_free:

@@ -13,6 +13,8 @@ from pipecat_async_tools.store.rows import TellingMode, TellingOutcome, TellingR
 
 # How long after an interruption passed the gate the output may take to see it.
 _ECHO_SECS = 1.0
+# How long after an empty answer a run that waited behind it may take to begin.
+_NEXT_RUN_SECS = 0.1
 
 
 class Phase(Enum):
@@ -63,6 +65,7 @@ class Telling:
         self.marked = False
         self.text = ""
         self.withdrawn = False
+        self.shared = False
         self.evidence = HeardTelling(self.telling_id)
         self._params = params
         self._since = now
@@ -79,9 +82,15 @@ class Telling:
         return self.evidence.started_at is None and self.interruptible and not self.over_caller
 
     @property
+    def is_interrupted(self) -> bool:
+        """Whether an interruption is on its way to the output."""
+        return self._interrupted_at is not None
+
+    @property
     def awaits_response(self) -> bool:
         """Whether the next response is its own."""
-        return self.phase is Phase.TRIGGERED and self.in_context and not self.withdrawn
+        empty = self.phase is Phase.HANDED_OVER and not self.text.strip()
+        return (self.phase is Phase.TRIGGERED or empty) and self.in_context and not self.withdrawn
 
     @property
     def is_responding(self) -> bool:
@@ -89,7 +98,8 @@ class Telling:
         return self.phase is Phase.RESPONDING
 
     def response_started(self, now: float) -> None:
-        """The model began to answer the trigger."""
+        """The model began to answer the trigger, or a run that waited behind an empty answer did."""
+        self.shared = self.phase is Phase.HANDED_OVER
         self.phase = Phase.RESPONDING
         self._since = now
 
@@ -128,7 +138,8 @@ class Telling:
         if self.phase is not Phase.HANDED_OVER:
             return "lost" if now - self._since >= self._params.response_timeout_secs else None
         if not self.text.strip():
-            return "lost"
+            # The run that waits behind it reads the update too, and may tell it.
+            return "lost" if now - self._since >= _NEXT_RUN_SECS else None
         quiet_since = max(self._since, self.evidence.audible_until)
         silent = not channel.bot_audio and now - quiet_since >= self._params.audio_timeout_secs
         return "unheard" if silent else None

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic_core import to_jsonable_python
 
 from pipecat_async_tools.delivery.envelope import Envelope
-from pipecat_async_tools.delivery.facts import rest_of
+from pipecat_async_tools.delivery.facts import all_heard, rest_of
 from pipecat_async_tools.delivery.phrases import Phrases
 from pipecat_async_tools.errors import ConfigurationError
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
@@ -108,19 +108,23 @@ class Wording:
         text = " ".join(self._told(delivery) for delivery in deliveries)
         heard = " ".join(d.heard for d in deliveries if d.heard)
         rest = rest_of(text, heard)
-        return phrases.retelling.format(update=rest) if heard and rest and rest != text else text
+        cut = any(len(d.told) > len(self._left(d)) for d in deliveries) or (rest and rest != text)
+        return phrases.retelling.format(update=rest or text) if heard and cut else text
 
     def name_of(self, operation: Operation) -> str:
         """Return what a tool is called aloud."""
         return operation.tool.replace("_", " ").capitalize()
 
+    def _left(self, delivery: Envelope) -> Sequence[Operation]:
+        """Return the operations of which something is left to say."""
+        left = [o for o in delivery.told if not all_heard([o], delivery.heard, self.language)]
+        return left or delivery.told
+
     def _told(self, delivery: Envelope) -> str:
-        single = [o for o in delivery.told if o.item is None]
-        calls = {o.tool_call_id: o for o in delivery.told if o.item is not None}
-        totals = [
-            self._total(delivery, [o for o in delivery.told if o.tool_call_id == call_id])
-            for call_id in calls
-        ]
+        told = self._left(delivery)
+        single = [o for o in told if o.item is None]
+        calls = dict.fromkeys(o.tool_call_id for o in told if o.item is not None)
+        totals = [self._total(delivery, [o for o in told if o.tool_call_id == c]) for c in calls]
         text = " ".join([*(self._sentence(delivery, o) for o in single), *totals])
         if delivery.correction:
             text = self.phrases.correction.format(update=text)

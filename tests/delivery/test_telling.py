@@ -72,9 +72,12 @@ def test_a_response_that_stops_in_the_middle_is_lost(telling):
     assert verdict(telling, 119.0) == "lost"
 
 
-def test_a_response_without_words_is_lost_at_once(telling):
+def test_a_response_without_words_is_lost_unless_a_run_that_waits_behind_it_tells_it(telling):
     respond(telling, text=" \n")
-    assert verdict(telling, 101.0) == "lost"
+    assert verdict(telling, 101.0) is None and telling.awaits_response
+    assert verdict(telling, 101.2) == "lost"
+    telling.response_started(101.05)
+    assert telling.shared and verdict(telling, 101.2) is None
 
 
 def test_all_of_it_heard_is_completed(telling):
