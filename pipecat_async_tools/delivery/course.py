@@ -88,9 +88,7 @@ class TellingCourse:
             return
         if joining is None:
             now = self._now()
-            joining = Joining(ready, telling_id=telling_id, params=self._params, now=now)
-            joining.evidence = self._clocks.hearing.follow(telling_id)
-            self.telling = joining
+            joining = self.telling = Joining(ready, telling_id=telling_id, params=self._params, now=now)
         elif joining is self.telling and joining.is_waiting:
             joining.extend(ready)
         else:
@@ -130,9 +128,14 @@ class TellingCourse:
 
     async def response_started(self, now: float) -> None:
         """A response begins."""
-        if self.telling and self.telling.awaits_response:
-            self.telling.response_started(now)
-            await self._push(TellingStartedFrame(self.telling.telling_id))
+        telling = self.telling
+        if telling is None or not telling.awaits_response:
+            return
+        if telling.phase is Phase.TRIGGERED:
+            # Not before: the interruption that began the turn may have reached the output only now.
+            self._follow(telling)
+        telling.response_started(now)
+        await self._push(TellingStartedFrame(telling.telling_id))
 
     async def words(self, text: str, now: float) -> None:
         """Words of a response are let through."""
@@ -221,7 +224,6 @@ class TellingCourse:
             how=how,
             over_caller=over_caller,
         )
-        telling.evidence = self._clocks.hearing.follow(telling_id, interruptible=telling.interruptible)
         self.telling = telling
         self._desk.begin(deliveries, telling_id, "proactive")
         logger.debug(f"telling {telling_id} by {how}")
@@ -257,6 +259,7 @@ class TellingCourse:
         await self._context.inject(joining.deliveries, message, unless=too_late, then=done)
 
     async def _speak(self, telling: Telling, text: str, now: float) -> None:
+        self._follow(telling)
         telling.said(text, now)
         telling.handed_over(now)
         self._clocks.hearing.generated(text)
@@ -270,6 +273,10 @@ class TellingCourse:
             # What the caller may not cut off is kept by voice and output, with its marks.
             frame.interruptible = telling.interruptible
             await self._push(frame)
+
+    def _follow(self, telling: Telling) -> None:
+        hearing = self._clocks.hearing
+        telling.evidence = hearing.follow(telling.telling_id, interruptible=telling.interruptible)
 
     # How it ends
 

@@ -59,7 +59,7 @@ class Mind:
         newest = next(m for m in reversed(messages) if m["role"] != "assistant")
         said = [
             self._answer(newest),
-            *(self._tell(f, newest) for f in self._facts if self._owes(f, messages)),
+            *(self._tell(f, messages) for f in self._facts if self._owes(f, messages)),
         ]
         return " ".join(filter(None, said)) or "Okay."
 
@@ -69,10 +69,11 @@ class Mind:
         answers = [answer for line, answer in self.answers.items() if line in newest["content"]]
         return answers[-1] if answers else "Okay."
 
-    def _tell(self, fact: Fact, newest: Message) -> str:
-        if "Say only the rest" not in newest["content"]:
+    def _tell(self, fact: Fact, messages: list[Message]) -> str:
+        asked = next(m["content"] for m in reversed(messages) if _holds(m, fact))
+        if "Say only the rest" not in asked:
             return fact.sentence
-        heard = newest["content"].split("caller heard: ")[1].split("\n")[0]
+        heard = asked.split("caller heard: ")[1].split("\n")[0]
         words = fact.sentence.split()
         known = max(n for n in range(len(words) + 1) if " ".join(words[:n]) in heard)
         return " ".join(words[known:])
