@@ -147,21 +147,28 @@ class TellingCourse:
     async def words_passed(self) -> None:
         """Words of a response went on to the voice."""
         telling = self.telling
-        # Another run may follow before this one is heard: it must not be asked to tell it again. Not
-        # before the first words, or the model may not have read what it is to tell.
-        if telling and telling.is_responding and telling.text and not telling.marked:
-            telling.marked = True
-            if not isinstance(telling, Joining):
-                message = self._wording.being_told(telling.deliveries)
-                await self._context.replace(telling.deliveries, message)
+        # Not before the first words, or the model may not have read what it is to tell.
+        if telling and telling.is_responding and telling.text and not isinstance(telling, Joining):
+            await self._mark_being_told(telling)
 
-    def response_ended(self, now: float) -> Telling | None:
+    async def response_ended(self, now: float) -> Telling | None:
         """A response is complete; returns the telling whose it was."""
         telling = self.telling
         if telling is None or not telling.is_responding:
             return None
         telling.handed_over(now)
+        if isinstance(telling, Joining) and all(
+            self._covers(delivery, telling.text, complete=True) for delivery in telling.deliveries
+        ):
+            await self._mark_being_told(telling)
         return telling
+
+    async def _mark_being_told(self, telling: Telling) -> None:
+        # Another run may follow before this one is heard: it must not be asked to tell it again.
+        if not telling.marked:
+            telling.marked = True
+            message = self._wording.being_told(telling.deliveries)
+            await self._context.replace(telling.deliveries, message)
 
     def caller_was_first(self) -> Telling | None:
         """Withdraw a telling of which nothing was heard yet, and return it."""
@@ -327,17 +334,19 @@ class TellingCourse:
     def _outcome_of_join(self, delivery: Envelope, outcome: TellingOutcome, heard: str) -> TellingOutcome:
         if outcome not in ("completed", "interrupted"):
             return outcome
-        complete, language = outcome == "completed", self._wording.language
-        so_far = f"{delivery.heard} {heard}".strip()
-        try:
-            covered = self._policy.covers(delivery, so_far, complete=complete, language=language)
-        except Exception as e:
-            logger.error(f"covers of the delivery policy raised {type(e).__name__}: {e}; it counts as untold")
-            covered = False
+        complete = outcome == "completed"
+        covered = self._covers(delivery, f"{delivery.heard} {heard}".strip(), complete=complete)
         if covered:
             return "completed"
         if complete:
             return "uncovered"
         # Cut off in the answer, before a word of the update: then it never started.
-        begun = any(facts_heard(o, heard, language)[0] for o in delivery.told)
+        begun = any(facts_heard(o, heard, self._wording.language)[0] for o in delivery.told)
         return "interrupted" if begun else "withdrawn"
+
+    def _covers(self, delivery: Envelope, words: str, *, complete: bool) -> bool:
+        try:
+            return self._policy.covers(delivery, words, complete=complete, language=self._wording.language)
+        except Exception as e:
+            logger.error(f"covers of the delivery policy raised {type(e).__name__}: {e}; it counts as untold")
+            return False

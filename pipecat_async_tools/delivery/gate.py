@@ -235,7 +235,7 @@ class ActivityGate(PassingProcessor):
         if self._clocks.response.has_words and not self._dropping:
             self._clocks.playback.expect(frame.id, now)
         self._dropping = False
-        telling = self._course.response_ended(now)
+        telling = await self._course.response_ended(now)
         await self.push_frame(frame)
         if telling:
             await self.push_frame(TellingEndedFrame(telling.telling_id))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipecat.utils.string import TextPartForConcatenation, concatenate_aggregated_text
 
@@ -82,6 +82,13 @@ class HeardTelling:
         """Whether there was sound as well as words; text alone proves nothing."""
         return self.audio_secs > 0 and bool(self.heard(now))
 
+    def go_on(self) -> None:
+        """Its beginning left the output: also that of a further response, when the first called a tool."""
+        if self.ended:
+            # What came before has been played: its words were heard, however far its audio lagged behind.
+            self._words = [replace(w, heard_at=min(w.heard_at, self.audible_until)) for w in self._words]
+        self.entered, self.ended = True, False
+
     def add_words(self, text: TextPartForConcatenation, *, timed: bool, now: float) -> None:
         """Note words that left the output.
 
@@ -121,9 +128,7 @@ class Hearing:
     def entered(self, telling_id: str) -> None:
         """The beginning of a telling left the output."""
         if self._telling and self._telling.telling_id == telling_id:
-            self._telling.entered = True
-            # One that joined an answer goes on with the next response, when the first one called a tool.
-            self._telling.ended = False
+            self._telling.go_on()
             # Past parallel voices its first words can be announced before this mark.
             self._claim()
 
