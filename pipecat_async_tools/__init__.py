@@ -41,6 +41,7 @@ from pipecat_async_tools.operations.executors.base import Executor
 from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.operations.outcome import OutcomeClass, ToolError
+from pipecat_async_tools.operations.policy import OperationPolicy
 from pipecat_async_tools.operations.retry import Retry
 from pipecat_async_tools.operations.telling_options import TellingOptions
 from pipecat_async_tools.operations.tool import OperationContext, async_tool
@@ -73,6 +74,7 @@ __all__ = [
     "LocalExecutor",
     "Operation",
     "OperationContext",
+    "OperationPolicy",
     "OperationStatus",
     "OutcomeClass",
     "Phrases",

@@ -36,13 +36,16 @@ from pipecat_async_tools.operations.answers import Answers
 from pipecat_async_tools.operations.batch_book import BatchBook
 from pipecat_async_tools.operations.batch_scope import BatchScope
 from pipecat_async_tools.operations.call_policy import Adopt, CallPolicy, declared
+from pipecat_async_tools.operations.cancelling import CancelTool
 from pipecat_async_tools.operations.executors.base import Executor
 from pipecat_async_tools.operations.executors.local import LocalExecutor
 from pipecat_async_tools.operations.functions import direct_function, flow_function
 from pipecat_async_tools.operations.insisting import in_time
 from pipecat_async_tools.operations.ledger import OperationLedger
 from pipecat_async_tools.operations.operation import Operation, new_id
+from pipecat_async_tools.operations.policy import OperationPolicy, Reconciler
 from pipecat_async_tools.operations.registry import OperationRegistry
+from pipecat_async_tools.operations.standing import TurnGuard
 from pipecat_async_tools.operations.subjects import Subjects
 from pipecat_async_tools.operations.sweeper import Sweeper
 from pipecat_async_tools.operations.telling_options import Priority, TellingOptions
@@ -82,6 +85,7 @@ class AsyncTools(BaseObject):
         adopt: Adopt = True,
         adopted_timeout_secs: float = 120.0,
         acknowledge: Literal["template", "model"] = "template",
+        operations: OperationPolicy | None = None,
         batches: BatchPolicy | None = None,
         delivery: DeliveryPolicy | None = None,
         clocks: ClockParams | None = None,
@@ -108,6 +112,7 @@ class AsyncTools(BaseObject):
                 all of them, names, names with the options of their telling, or a predicate of the name.
             adopted_timeout_secs: Seconds until an adopted function that never reports is given up.
             acknowledge: Who says that work has begun when the model did not: a template, or the model.
+            operations: What a new turn of the caller means for running work.
             batches: When calls are announced and their batch closes.
             delivery: When an update is told.
             clocks: After how long a state that nothing ended is taken for over.
@@ -130,7 +135,7 @@ class AsyncTools(BaseObject):
             ToolDefinitionError: A tool was not decorated.
         """
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
-        check_call(session_id, adopt, acknowledge)
+        check_call(session_id, adopt, acknowledge, operations)
         check_secs(
             adopted_timeout_secs=adopted_timeout_secs,
             drain_secs=drain_secs,
@@ -157,13 +162,21 @@ class AsyncTools(BaseObject):
 
         self._clocks = CallClocks(clock_params, channel=channel, language=lambda: wording.language)
         journal = Journal(session_id=session_id, now=_now, publish=self._publish)
+        guard = TurnGuard(
+            turn_id=lambda: self._clocks.caller.turn_id,
+            caller_speaking=lambda: self._clocks.caller.is_speaking(_now()),
+            now=_now,
+        )
         self._ledger = OperationLedger(
+            stands=guard.stands,
             store=self._store,
             owner=owner,
             executor=executor or LocalExecutor(),
             tools=self._specs,
             journal=journal,
         )
+        self._reconciler = Reconciler(policy=operations or OperationPolicy(), ledger=self._ledger)
+        self._cancel_tool = CancelTool(ledger=self._ledger, tools=self._specs)
         book = BatchBook(self._store)
         self._scope = BatchScope(batch_policy.scope)
         subjects = Subjects(tools=self._told, operations=lambda: self._ledger.operations)
@@ -253,19 +266,22 @@ class AsyncTools(BaseObject):
                 context=context, wording=wording, desk=self._desk, running=self._ledger.running
             ),
             progress=ProgressSpeech(policy=policy, wording=wording, running=self._ledger.running),
+            caller_said=lambda text: self._background.spawn(self._reconciler.caller_said(text)),
             correction=self._correction,
             **options,
         )
 
     @property
     def functions(self) -> list[DirectFunction]:
-        """The tools as ``LLMContext(tools=[...])`` takes them."""
-        return [direct_function(spec, self._registry.answer) for spec in self._specs.values()]
+        """The tools as ``LLMContext(tools=[...])`` takes them, and one that cancels, if one can be."""
+        ours = [direct_function(spec, self._registry.answer) for spec in self._specs.values()]
+        return [*ours, *([self._cancel_tool.direct_function()] if self._cancel_tool.is_needed else [])]
 
     @property
     def flow_functions(self) -> list[Callable[..., Any]]:
         """The tools as the ``functions`` of a ``pipecat.flows`` node take them."""
-        return [flow_function(spec, self._registry.answer) for spec in self._specs.values()]
+        ours = [flow_function(spec, self._registry.answer) for spec in self._specs.values()]
+        return [*ours, *([self._cancel_tool.flow_function()] if self._cancel_tool.is_needed else [])]
 
     def processors(self) -> list[FrameProcessor]:
         """Return the processors that stand between the model and the voice, in their order."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from pipecat_async_tools.errors import ConfigurationError
+from pipecat_async_tools.operations.policy import OperationPolicy
 from pipecat_async_tools.operations.telling_options import TellingOptions
 
 # What each needs at least, and whether None is a value of it.
@@ -15,7 +16,7 @@ _ABOVE_0 = frozenset({"adopted_timeout_secs", "undeliverable_after_secs"})
 _OPTIONAL = frozenset({"undeliverable_after_secs", "user_idle_timeout_secs"})
 
 
-def check_call(session_id: str, adopt: Any, acknowledge: str) -> None:
+def check_call(session_id: str, adopt: Any, acknowledge: str, operations: Any) -> None:
     """Check the options of a call that are no seconds.
 
     Raises:
@@ -30,6 +31,8 @@ def check_call(session_id: str, adopt: Any, acknowledge: str) -> None:
     for name, options in cast("Mapping[str, Any]", adopt if isinstance(adopt, Mapping) else {}).items():
         if not isinstance(options, TellingOptions):
             raise ConfigurationError(f"adopt[{name!r}]={options!r}: pass TellingOptions()")
+    if operations is not None and not isinstance(operations, OperationPolicy):
+        raise ConfigurationError(f"operations={operations!r}: pass an OperationPolicy, or None")
     if acknowledge not in ("template", "model"):
         raise ConfigurationError(f"acknowledge={acknowledge!r}: pass 'template' or 'model'")
 

@@ -12,7 +12,7 @@ from pipecat_async_tools.delivery.clocks import CallClocks, ChannelState, ClockP
 from pipecat_async_tools.delivery.context import ContextEditor
 from pipecat_async_tools.delivery.desk import DeliveryDesk, Due
 from pipecat_async_tools.delivery.envelope import Envelope
-from pipecat_async_tools.delivery.facts import all_heard, facts_heard, rest_of
+from pipecat_async_tools.delivery.facts import all_heard, partly_told, rest_of
 from pipecat_async_tools.delivery.joining import Joining
 from pipecat_async_tools.delivery.policy import DeliveryPolicy
 from pipecat_async_tools.delivery.rights import TellingRights
@@ -341,7 +341,7 @@ class TellingCourse:
         if complete:
             return "uncovered"
         # Cut off in the answer, before a word of the update: then it never started.
-        begun = any(facts_heard(o, heard, self._wording.language)[0] for o in delivery.told)
+        begun = any(partly_told(o, heard, self._wording.language) for o in delivery.told)
         return "interrupted" if begun else "withdrawn"
 
     def _covers(self, delivery: Envelope, words: str, *, complete: bool) -> bool:

@@ -69,6 +69,13 @@ def mostly_told(operations: Sequence[Operation], heard: str, language: str = "en
     return bool(operations)
 
 
+def partly_told(operation: Operation, heard: str, language: str = "en") -> bool:
+    """Return whether any number, name or other fact of an outcome was heard."""
+    words = frozenset(words_in(heard))
+    named = any(was_said(fact, words, language) for fact in numbers_and_names(operation))
+    return named or facts_heard(operation, heard, language)[0] > 0
+
+
 def can_be_checked(operations: Sequence[Operation]) -> bool:
     """Return whether each outcome has numbers or names that could be looked for in what was heard."""
     return bool(operations) and all(numbers_and_names(operation) for operation in operations)

@@ -91,6 +91,7 @@ class ActivityGate(PassingProcessor):
         progress: ProgressSpeech,
         keep_alive: KeepAlive,
         greeting_timeout_secs: float,
+        caller_said: Callable[[str], None],
         correction: Callable[[Operation], Envelope],
         **kwargs: Any,
     ):
@@ -108,6 +109,7 @@ class ActivityGate(PassingProcessor):
             keep_alive: Keeps idle timers quiet.
             greeting_timeout_secs: Seconds from the start after which what an earlier call left is told
                 although the bot has not said anything yet.
+            caller_said: Called with the words of each turn of the caller; must not block.
             correction: Builds the delivery that corrects a failure that was told.
             **kwargs: Passed to the base class.
         """
@@ -121,6 +123,7 @@ class ActivityGate(PassingProcessor):
         self._live_state = live_state
         self._progress = progress
         self._keep_alive = keep_alive
+        self._caller_said = caller_said
         self._correction = correction
         self._greeting_timeout_secs = greeting_timeout_secs
         self._started_at = 0.0
@@ -187,6 +190,7 @@ class ActivityGate(PassingProcessor):
             caller.turn_stopped(now)
         elif isinstance(frame, LLMContextUserTurnFrame):
             caller.said_words(now)
+            self._caller_said(frame.text)
             await self._caller_was_first(now)
         elif isinstance(frame, TTSSpeakFrame):
             self._clocks.playback.handed_over(now)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from loguru import logger
@@ -54,6 +54,7 @@ class OperationLedger:
         executor: Executor,
         tools: Mapping[str, ToolSpec],
         journal: Journal,
+        stands: Callable[[str], Awaitable[bool]] | None = None,
     ):
         """Initialize the ledger.
 
@@ -63,7 +64,10 @@ class OperationLedger:
             executor: Runs them.
             tools: The handlers by name.
             journal: Takes down what happens.
+            stands: Waits until a turn of the caller stands, for tools that want it; None starts at once.
         """
+        self._tools = tools
+        self._stands = stands
         self._store = store
         self._owner = owner
         self._executor = executor
@@ -203,8 +207,12 @@ class OperationLedger:
         """Keep progress from code that must not wait."""
         self._background.spawn(self.progress(operation_id, text))
 
-    async def cancel(self, operation_id: str) -> bool:
+    async def cancel(self, operation_id: str, *, silent: bool = False) -> bool:
         """Settle an operation as cancelled, then stop its handler.
+
+        Args:
+            operation_id: The operation.
+            silent: Whether nothing is told of it.
 
         Returns:
             Whether it was cancelled; False when it is unknown here or had ended before.
@@ -212,7 +220,7 @@ class OperationLedger:
         operation = self._operations.get(operation_id)
         if operation is None or operation.is_settled:
             return False
-        await self.settle(operation_id, outcomes.CANCELLED)
+        await self.settle(operation_id, outcomes.CANCELLED, silent=silent)
         await self._executor.cancel(operation_id)
         return self._operations[operation_id].status is OperationStatus.CANCELLED
 
@@ -255,9 +263,24 @@ class OperationLedger:
         self._time(operation, operation.timeout_secs)
         if operation.adopted:
             self._record(operation, "on_operation_started", reason="attempt 1")
-        elif not self._stopping:
+        elif self._stands is not None and self._tools[operation.tool].confirm_after_turn:
+            self._background.spawn(self._start_when_it_stands(operation, self._stands))
+        else:
+            await self._start(operation)
+
+    async def _start(self, operation: Operation) -> None:
+        if not self._stopping:
             await self._executor.start(self._runner.run)
             await self._executor.submit(operation)
+
+    async def _start_when_it_stands(
+        self, operation: Operation, stands: Callable[[str], Awaitable[bool]]
+    ) -> None:
+        # A process that dies meanwhile leaves it accepted: the caller was told that it is being done.
+        if await stands(operation.turn_id):
+            await self._start(operation)
+        else:
+            await self.settle(operation.operation_id, outcomes.TURN_WITHDRAWN, silent=True)
 
     def _time(self, operation: Operation, secs: float) -> None:
         if timer := self._deadlines.pop(operation.operation_id, None):

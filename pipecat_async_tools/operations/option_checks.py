@@ -10,14 +10,19 @@ from pipecat_async_tools.errors import ConfigurationError
 from pipecat_async_tools.operations.retry import Retry
 
 
-def check_running(retry: Any, timeout_secs: float, idempotent: Any) -> None:
+def check_running(retry: Any, timeout_secs: float) -> None:
     """Check the options of how it is run."""
     if retry is not None and not isinstance(retry, Retry):
         raise ConfigurationError(f"retry={retry!r}: pass a Retry, such as Retry(max_attempts=3), or None")
     if timeout_secs <= 0:
         raise ConfigurationError(f"timeout_secs={timeout_secs}: pass the seconds until the deadline, above 0")
-    if not isinstance(idempotent, bool):
-        raise ConfigurationError(f"idempotent={idempotent!r}: pass True or False")
+
+
+def check_flags(**flags: Any) -> None:
+    """Check that each is True or False."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{name}={value!r}: pass True or False")
 
 
 def check_intent(intent: Any, on_duplicate: str, intent_window_secs: float) -> None:

@@ -56,6 +56,11 @@ CANCELLED = Outcome(
 NEVER_STARTED = Outcome(
     status=OperationStatus.CANCELLED, outcome_class=OutcomeClass.CANCELLED, error="It was never started."
 )
+TURN_WITHDRAWN = Outcome(
+    status=OperationStatus.CANCELLED,
+    outcome_class=OutcomeClass.CANCELLED,
+    error="The caller went on speaking before it began, so it was never started.",
+)
 ABANDONED = Outcome(
     status=OperationStatus.UNKNOWN,
     outcome_class=OutcomeClass.AMBIGUOUS,

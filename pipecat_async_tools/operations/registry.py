@@ -257,7 +257,8 @@ class OperationRegistry(PassingProcessor):
         if call.operation is not None:
             # Only Pipecat's own time-out asks for a run.
             outcome = outcomes.timed_out(call.operation.timeout_secs) if frame.run_llm else outcomes.CANCELLED
-            self._ledger.settle_soon(call.operation.operation_id, outcome)
+            # Whoever cancelled it by Pipecat's own means says so: nothing else of it is told.
+            self._ledger.settle_soon(call.operation.operation_id, outcome, silent=not frame.run_llm)
         else:
             call.kind = CallKind.FOREIGN
             await self._dismiss(group, call)

@@ -15,6 +15,7 @@ from pipecat_async_tools.errors import ConfigurationError, ToolDefinitionError
 from pipecat_async_tools.operations.intent import intent_key
 from pipecat_async_tools.operations.operation import Operation
 from pipecat_async_tools.operations.option_checks import (
+    check_flags,
     check_intent,
     check_items,
     check_running,
@@ -73,6 +74,8 @@ class ToolSpec(TellingOptions):
         intent_window_secs: Seconds after its success in which a repeat gets the stored result.
         idempotent: Whether it may be started again when nobody knows how far it got.
         items: The argument that lists what becomes one operation each, or None.
+        cancellable: Whether the model may stop it.
+        confirm_after_turn: Whether it starts only once the caller's turn stands.
     """
 
     name: str
@@ -85,6 +88,8 @@ class ToolSpec(TellingOptions):
     intent_window_secs: float
     idempotent: bool
     items: str | None
+    cancellable: bool
+    confirm_after_turn: bool
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the handler takes them.
@@ -151,6 +156,8 @@ def async_tool(
     intent_window_secs: float = 300.0,
     idempotent: bool = False,
     items: str | None = None,
+    cancellable: bool = False,
+    confirm_after_turn: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Declare a coroutine function as a slow tool; the function itself is returned unchanged.
 
@@ -184,6 +191,10 @@ def async_tool(
             taken once for one ``op.idempotency_key``. Otherwise such an outcome is unknown.
         items: Name of an argument that is a list: each item becomes an operation of its own, whose
             handler gets a list with that item alone; they are told as one total.
+        cancellable: Whether the model may stop it when the caller says so, with the tool
+            ``cancel_operation`` that is then among ``AsyncTools.functions``.
+        confirm_after_turn: Whether it starts only once the caller's turn stands: after a second in
+            which they say nothing more. A caller who goes on speaking before that gets nothing started.
 
     Raises:
         ToolDefinitionError: The function cannot be a tool.
@@ -199,7 +210,8 @@ def async_tool(
         summary=summary,
         supersedes=supersedes,
     )
-    check_running(retry, timeout_secs, idempotent)
+    check_running(retry, timeout_secs)
+    check_flags(idempotent=idempotent, cancellable=cancellable, confirm_after_turn=confirm_after_turn)
     check_intent(intent, on_duplicate, intent_window_secs)
     check_items(items)
 
@@ -216,6 +228,8 @@ def async_tool(
             intent_window_secs=intent_window_secs,
             idempotent=idempotent,
             items=items,
+            cancellable=cancellable,
+            confirm_after_turn=confirm_after_turn,
         )
         _check_names(spec)
         setattr(handler, _SPEC, spec)

@@ -97,4 +97,5 @@ def _holds(message: Message, fact: Fact) -> bool:
     content = message.get("content") or ""
     if message["role"] == "assistant" or content.startswith(_RECORDS):
         return False
-    return re.search(fact.data, content) is not None
+    # What was heard of it is named there too, and is no result.
+    return re.search(fact.data, re.sub(r"caller heard: .*", "", content)) is not None
