@@ -46,7 +46,7 @@ from pipecat_async_tools.operations.retry import Retry
 from pipecat_async_tools.operations.telling_options import TellingOptions
 from pipecat_async_tools.operations.tool import OperationContext, async_tool
 from pipecat_async_tools.operations.worker import Worker
-from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot
+from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot, session_view
 from pipecat_async_tools.store.base import Store
 from pipecat_async_tools.store.rows import DeadLetter, DeliveryRow, TellingRecord
 from pipecat_async_tools.store.url import store_from_url
@@ -93,5 +93,6 @@ __all__ = [
     "Worker",
     "__version__",
     "async_tool",
+    "session_view",
     "store_from_url",
 ]

@@ -12,6 +12,13 @@ from pipecat_async_tools.operations.operation import new_id
 
 Scope = Literal["group", "session"]
 
+_LATCH = "latch-"
+
+
+def is_latch(call_id: str) -> bool:
+    """Return whether a call that a batch waits for is no call, but keeps it open for later ones."""
+    return call_id.startswith(_LATCH)
+
 
 @dataclass(eq=False)
 class SharedBatch:
@@ -34,7 +41,7 @@ class SharedBatch:
     @property
     def latch(self) -> str:
         """A call that never comes: it keeps the batch open, in the store too, until it is taken off."""
-        return f"latch-{self.batch_id}"
+        return f"{_LATCH}{self.batch_id}"
 
     @property
     def is_over(self) -> bool:
