@@ -83,11 +83,15 @@ class ChannelState:
 
 
 class CallerClock:
-    """The caller's acoustic activity, the turn it belongs to, and whether an answer is owed."""
+    """The caller's acoustic activity, the turn it belongs to, and whether an answer is owed.
+
+    With :attr:`model_hears` the end of a turn is all that says that an answer is owed.
+    """
 
     def __init__(self, params: ClockParams):
         """Initialize a silent caller."""
         self._params = params
+        self.model_hears = False
         self._has_vad = False
         self._speaking = False
         self._turn_open = False
@@ -132,10 +136,14 @@ class CallerClock:
         if not self._has_vad:
             self._speaking = False
             self.quiet_since = now
+        if self.model_hears:
+            # It answers by itself, and its answer may begin before the words are written down.
+            self._owed_since = now
 
     def said_words(self, now: float) -> None:
         """The turn had words: an answer is owed."""
-        self._owed_since = now
+        if not self.model_hears:
+            self._owed_since = now
 
     def answered(self) -> None:
         """Words were let through, or work was acknowledged."""
@@ -150,6 +158,11 @@ class CallerClock:
         just_silent = now - self.quiet_since < self._params.silent_turn_secs
         return self._turn_open and (self.is_speaking(now) or just_silent)
 
+    @property
+    def may_be_answered(self) -> bool:
+        """Whether a model that hears the caller may yet answer the turn, however long ago that was."""
+        return self.model_hears and self._owed_since is not None
+
     def answer_owed(self, now: float) -> bool:
         """Whether an answer is owed and not given up."""
         return self._owed_since is not None and now - self._owed_since < self._params.answer_timeout_secs
@@ -163,8 +176,15 @@ class ResponseClock:
         self._params = params
         self._running: list[float] = []
         self._requested_at: float | None = None
+        self.one_at_a_time = False
         self.has_words = False
         self.ended_at = 0.0
+
+    @property
+    def spoke(self) -> bool:
+        """Whether the response that makes a call now had words before it."""
+        # A realtime service announces words only: a response without any leaves the last one standing.
+        return self.has_words and (bool(self._running) or not self.one_at_a_time)
 
     def requested(self, now: float) -> None:
         """The context was sent to the model."""
@@ -173,6 +193,9 @@ class ResponseClock:
     def started(self, now: float) -> None:
         """A response began."""
         self._requested_at = None
+        if self.one_at_a_time:
+            # A realtime service announces it twice: when it asks, and when it is answered.
+            self._running.clear()
         self._running.append(now)
         self.has_words = False
 
@@ -308,6 +331,11 @@ class CallClocks:
         self.response.interrupted(now)
         if self.playback.is_busy(now):
             self._interruptions.append(now)
+
+    def speech_to_speech(self) -> None:
+        """The model hears the caller and speaks itself."""
+        self.caller.model_hears = True
+        self.response.one_at_a_time = True
 
     def channel(self, now: float) -> ChannelState:
         """Return what the clocks say now."""

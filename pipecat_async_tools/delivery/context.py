@@ -32,13 +32,15 @@ class ContextEditor:
     calls and tools are never touched.
     """
 
+    _replace_frame: type[LLMMessagesTransformFrame] = _ReplaceFrame
+
     def __init__(self, push_upstream: PushUpstream):
         """Initialize the editor.
 
         Args:
             push_upstream: Pushes a frame to the user aggregator.
         """
-        self._push = push_upstream
+        self.push = push_upstream
         self._messages: dict[str, Message] = {}
         self._shown: Message | None = None
         self._called: set[str] = set()
@@ -98,7 +100,7 @@ class ContextEditor:
             then()
             return [*self._without(messages, deliveries), self._remember(deliveries, message)]
 
-        await self._apply(_ReplaceFrame(edit, run_llm=False), deliveries)
+        await self._apply(self._replace_frame(edit, run_llm=False), deliveries)
 
     async def show(self, message: Message | None) -> None:
         """Put a message there for the time being, in place of the last one; None takes it away."""
@@ -111,10 +113,19 @@ class ContextEditor:
             self._shown = message
             return kept if message is None else [*kept, message]
 
-        await self._apply(_ReplaceFrame(edit, run_llm=False), ())
+        await self._apply(self._replace_frame(edit, run_llm=False), ())
 
-    async def replace(self, deliveries: Sequence[Envelope], message: Message | None) -> None:
-        """Put another message, or none, where the one of these deliveries stands."""
+    async def replace(
+        self, deliveries: Sequence[Envelope], message: Message | None, *, takes_back: bool = False
+    ) -> None:
+        """Put another message, or none, where the one of these deliveries stands.
+
+        Args:
+            deliveries: The deliveries.
+            message: The message.
+            takes_back: Whether an update that the model was asked to tell is not to be told now; a
+                conversation that cannot be edited must be told so.
+        """
 
         def edit(messages: list[Any]) -> list[Any]:
             ours = [self._messages[d.delivery_id] for d in deliveries if d.delivery_id in self._messages]
@@ -124,7 +135,7 @@ class ContextEditor:
                 kept.insert(min(place, len(kept)), self._remember(deliveries, message))
             return kept
 
-        await self._apply(_ReplaceFrame(edit, run_llm=False), deliveries if message is not None else ())
+        await self._apply(self._replace_frame(edit, run_llm=False), deliveries if message is not None else ())
 
     async def note(self, delivery: Envelope, message: Message) -> None:
         """Add a record that nobody is asked to speak about."""
@@ -147,7 +158,7 @@ class ContextEditor:
         # An interruption clears the queues on the way: an edit that got lost would leave the model
         # with an instruction that no longer holds.
         frame.interruptible = False
-        await self._push(frame)
+        await self.push(frame)
 
     def _remember(self, deliveries: Sequence[Envelope], message: Message) -> Message:
         for delivery in deliveries:

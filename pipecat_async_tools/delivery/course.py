@@ -65,6 +65,11 @@ class TellingCourse:
         self._push = push
         self._now = now
         self.telling: Telling | None = None
+        self._own_voice = False
+
+    def speak_through(self, conversation: ContextEditor) -> None:
+        """The model hears the caller and speaks itself; its conversation cannot be edited."""
+        self._context, self._own_voice = conversation, True
 
     async def begin(self, due: Due, look_again: Callable[[], Awaitable[Due]]) -> None:
         """Begin to tell what is due, if it still is once the store has granted it."""
@@ -129,13 +134,16 @@ class TellingCourse:
     async def response_started(self, now: float) -> None:
         """A response begins."""
         telling = self.telling
-        if telling is None or not telling.awaits_response:
+        if telling is None or not (telling.awaits_response or telling.is_anothers):
             return
-        if telling.phase is Phase.TRIGGERED:
+        if telling.is_anothers:
+            # That one was not it: the next may be.
+            telling.evidence = self._clocks.hearing.follow(new_id("telling"))
+        elif telling.phase is Phase.TRIGGERED:
             # Not before: the interruption that began the turn may have reached the output only now.
             self._follow(telling)
         telling.response_started(now)
-        await self._push(TellingStartedFrame(telling.telling_id))
+        await self._push(TellingStartedFrame(telling.evidence.telling_id))
 
     async def words(self, text: str, now: float) -> None:
         """Words of a response are let through."""
@@ -173,7 +181,8 @@ class TellingCourse:
     def caller_was_first(self) -> Telling | None:
         """Withdraw a telling of which nothing was heard yet, and return it."""
         telling = self.telling
-        if telling is None or telling.withdrawn or not telling.may_be_withdrawn:
+        # A model's own voice cannot be held back word by word: only an interruption stops it.
+        if telling is None or telling.withdrawn or not telling.may_be_withdrawn or self._own_voice:
             return None
         telling.withdraw()
         return telling
@@ -184,7 +193,7 @@ class TellingCourse:
         Inside an open turn Pipecat does not interrupt again.
         """
         telling = self.telling
-        if telling is None or isinstance(telling, Joining) or telling.withdrawn:
+        if telling is None or isinstance(telling, Joining) or telling.withdrawn or self._own_voice:
             return False
         if telling.over_caller or not telling.interruptible or telling.is_interrupted:
             return False
@@ -231,6 +240,8 @@ class TellingCourse:
             how=how,
             over_caller=over_caller,
         )
+        if self._own_voice:
+            telling.in_own_voice(doubtful=self._clocks.caller.may_be_answered)
         self.telling = telling
         self._desk.begin(deliveries, telling_id, "proactive")
         logger.debug(f"telling {telling_id} by {how}")
@@ -299,9 +310,9 @@ class TellingCourse:
         if told:
             await self._context.replace(told, self._wording.told(told, offered=offered))
         if cut_off:
-            await self._context.replace(cut_off, self._wording.cut_off(heard))
+            await self._context.replace(cut_off, self._wording.cut_off(heard), takes_back=True)
         if left:
-            await self._context.replace(left, None)
+            await self._context.replace(left, None, takes_back=True)
 
     def _finish(self, telling: Telling, outcome: TellingOutcome, now: float) -> dict[str, TellingRecord]:
         self.telling = None

@@ -81,6 +81,8 @@ class DeliveryDesk:
         self._denied_until: dict[str, float] = {}
         self._cut_off_in: dict[str, str] = {}
         self._corrections: list[tuple[Operation, Callable[[], Envelope]]] = []
+        # Whether a template could be spoken: a speech-to-speech model says everything in its own voice.
+        self.has_voice = True
 
     @property
     def deliveries(self) -> tuple[Envelope, ...]:
@@ -187,6 +189,8 @@ class DeliveryDesk:
         A template does what must not be cut off or wait for the model, and what the model had its
         chances at.
         """
+        if not self.has_voice:
+            return "model"
         worn = any(d.attempts >= self._policy.max_tellings for d in deliveries)
         at_once = over_caller or not all(d.interruptible for d in deliveries)
         summed_up = self._policy.speech == "auto" and all(_is_summed_up(d) for d in deliveries)

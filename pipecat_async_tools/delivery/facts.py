@@ -69,6 +69,15 @@ def mostly_told(operations: Sequence[Operation], heard: str, language: str = "en
     return bool(operations)
 
 
+def mentions(operations: Sequence[Operation], text: str) -> bool:
+    """Return whether a text holds any fact of the outcomes; true where none could be looked for."""
+    succeeded = [o for o in operations if o.status is OperationStatus.SUCCEEDED]
+    words = frozenset(words_in(text))
+    facts = {word for o in succeeded for fact in _facts(o.result) for word in words_in(fact)}
+    known = any(was_said(fact, words) for o in succeeded for fact in numbers_and_names(o))
+    return known or len(succeeded) < len(operations) or not facts or bool(facts & words)
+
+
 def partly_told(operation: Operation, heard: str, language: str = "en") -> bool:
     """Return whether any number, name or other fact of an outcome was heard."""
     words = frozenset(words_in(heard))

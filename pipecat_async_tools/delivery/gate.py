@@ -13,14 +13,17 @@ from pipecat.frames.frames import (
     CancelFrame,
     EndFrame,
     Frame,
+    FunctionCallResultFrame,
     FunctionCallsStartedFrame,
     InterruptionFrame,
     LLMContextFrame,
     LLMContextUserTurnFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
+    LLMServiceMetadataFrame,
     LLMTextFrame,
     StartFrame,
+    TTSAudioRawFrame,
     TTSSpeakFrame,
     UserIdleTimeoutUpdateFrame,
     UserStartedSpeakingFrame,
@@ -38,6 +41,7 @@ from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.keep_alive import KeepAlive
 from pipecat_async_tools.delivery.live_state import LiveState
 from pipecat_async_tools.delivery.progress import ProgressSpeech
+from pipecat_async_tools.delivery.realtime import RealtimeConversation
 from pipecat_async_tools.delivery.rights import TellingRights
 from pipecat_async_tools.delivery.wording import Wording
 from pipecat_async_tools.frames import (
@@ -63,13 +67,16 @@ class ActivityGate(PassingProcessor):
     handles = (
         AcknowledgeFrame,
         DeliveryReadyFrame,
+        FunctionCallResultFrame,
         FunctionCallsStartedFrame,
         LLMContextFrame,
         LLMContextUserTurnFrame,
         LLMFullResponseEndFrame,
         LLMFullResponseStartFrame,
+        LLMServiceMetadataFrame,
         LLMTextFrame,
         OperationCorrectedFrame,
+        TTSAudioRawFrame,
         TTSSpeakFrame,
         UserIdleTimeoutUpdateFrame,
         UserStartedSpeakingFrame,
@@ -127,6 +134,7 @@ class ActivityGate(PassingProcessor):
         self._correction = correction
         self._greeting_timeout_secs = greeting_timeout_secs
         self._started_at = 0.0
+        self._realtime: RealtimeConversation | None = None
         self._dropping = False
         self._spoke_before: dict[str, bool] = {}
         self._wake = asyncio.Event()
@@ -194,16 +202,39 @@ class ActivityGate(PassingProcessor):
             await self._caller_was_first(now)
         elif isinstance(frame, TTSSpeakFrame):
             self._clocks.playback.handed_over(now)
+        elif isinstance(frame, TTSAudioRawFrame):
+            self._note_own_voice(frame)
+        elif isinstance(frame, LLMServiceMetadataFrame):
+            self._meet(frame)
         elif isinstance(frame, FunctionCallsStartedFrame):
             for call in frame.function_calls:
-                self._spoke_before[call.tool_call_id] = self._clocks.response.has_words
+                self._spoke_before[call.tool_call_id] = self._clocks.response.spoke
         elif isinstance(frame, InterruptionFrame):
             self._interrupted(now)
         elif isinstance(frame, UserIdleTimeoutUpdateFrame):
             self._keep_alive.user_idle_timeout_set(frame.timeout)
 
+    def _meet(self, service: LLMServiceMetadataFrame) -> None:
+        if not service.is_realtime_service or self._realtime is not None:
+            return
+        put_off = self._wording.put_off()
+        self._realtime = RealtimeConversation(self._context.push, self.push_frame, put_off)
+        self._context = self._realtime
+        self._course.speak_through(self._realtime)
+        self._clocks.speech_to_speech()
+        self._desk.has_voice = False
+
+    def _note_own_voice(self, frame: TTSAudioRawFrame) -> None:
+        # Audio that passes here was not made by a voice: that stands behind the gate.
+        telling = self._course.telling
+        if telling and telling.is_responding:
+            self._clocks.hearing.generated_audio(frame.num_frames / frame.sample_rate)
+
     async def _follow_lifecycle(self, frame: Frame) -> None:
-        if isinstance(frame, StartFrame):
+        if isinstance(frame, FunctionCallResultFrame):
+            if self._realtime and await self._realtime.answered(frame.tool_call_id):
+                self._clocks.response.requested(_now())
+        elif isinstance(frame, StartFrame):
             self._started_at = _now()
             self._watch_task = asyncio.create_task(self._watch(), name=f"{self}::watch")
         elif isinstance(frame, (EndFrame, CancelFrame)):
@@ -242,7 +273,7 @@ class ActivityGate(PassingProcessor):
         telling = await self._course.response_ended(now)
         await self.push_frame(frame)
         if telling:
-            await self.push_frame(TellingEndedFrame(telling.telling_id))
+            await self.push_frame(TellingEndedFrame(telling.evidence.telling_id))
 
     async def _acknowledge(self, frame: AcknowledgeFrame, now: float) -> None:
         self._clocks.caller.answered()
@@ -251,7 +282,10 @@ class ActivityGate(PassingProcessor):
         if self._clocks.caller.is_speaking(now):
             # The caller took the turn: its answer finds the acceptance in the context.
             return
-        await self._say(self._wording.acknowledgement(frame.tools), now)
+        if self._realtime:
+            self._realtime.acknowledge(frame.call_ids)
+        else:
+            await self._say(self._wording.acknowledgement(frame.tools), now)
 
     async def _say(self, text: str, now: float) -> None:
         self._clocks.playback.handed_over(now)
@@ -280,7 +314,8 @@ class ActivityGate(PassingProcessor):
         for frame in self._keep_alive.frames(now, busy=self._is_busy):
             await self.push_frame(frame, FrameDirection.UPSTREAM)
         free = await self._course.advance()
-        await self._live_state.update(self._clocks.channel(now))
+        if self._realtime is None:
+            await self._live_state.update(self._clocks.channel(now))
         due = await self._due()
         if not free and not self._goes_first(due):
             return
@@ -293,6 +328,9 @@ class ActivityGate(PassingProcessor):
             self._wake.set()
         elif due.tell:
             await self._course.begin(due, self._due)
+        elif self._realtime is not None:
+            # Its answers are its own, and it has no other voice for a line of progress.
+            return
         elif due.join and free:
             await self._course.join(due.join)
         elif line := self._progress_due(now):

@@ -14,6 +14,8 @@ from pipecat_async_tools.delivery.facts import squeezed
 _OPEN_CONTEXT_SECS = 0.5
 # The words of a voice keep time by themselves: so far they may be ahead of its audio.
 _LATE_AUDIO_SECS = 0.1
+# Nobody speaks faster: what a model says is sent word by word ahead of the sound of it.
+_MOST_CHARS_PER_SEC = 25.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class HeardTelling:
         speaking: Whether one of its contexts is open at the output.
         interrupted_at: Seconds, when an interruption reached the output.
         interruptible: Whether an interruption cuts it off.
+        text: Everything that was generated for it.
+        generated_secs: How much audio the model itself generated for it; none where a voice speaks.
     """
 
     telling_id: str
@@ -52,6 +56,8 @@ class HeardTelling:
     ended: bool = False
     speaking: bool = False
     interrupted_at: float | None = None
+    text: str = ""
+    generated_secs: float = 0.0
     _words: list[_Words] = field(default_factory=list[_Words])
 
     @property
@@ -66,12 +72,32 @@ class HeardTelling:
             # A voice without sound still emits its text.
             return ""
         until = now if self.interrupted_at is None else min(now, self.interrupted_at)
+        if self.generated_secs:
+            return self._share_of_text(until)
         over = self.interrupted_at is None and self.is_over(until)
         words = [w for w in self._words if over or w.heard_at <= until]
         if self.interrupted_at is not None and words and words[-1].timed and not self.is_over(until):
             # A voice reports a word when it begins: the last one was cut off.
             words.pop()
         return concatenate_aggregated_text([w.text for w in words]).strip()
+
+    def _share_of_text(self, until: float) -> str:
+        """Return the words that go with the audio played: a model's words carry no times."""
+        if self.is_over(until):
+            return self.text.strip()
+        played = self.audio_secs - max(0.0, self.audible_until - until)
+        # While more is being generated, its words can be there and their audio not.
+        total = max(self.generated_secs, len(self.text) / _MOST_CHARS_PER_SEC)
+        heard = self.text[: int(len(self.text) * min(1.0, played / total))]
+        whole = len(heard) == len(self.text) or self.text[len(heard)].isspace()
+        return (heard if whole else heard.rpartition(" ")[0]).strip()
+
+    def is_playing(self, context_id: str | None) -> bool:
+        """Whether what leaves the output now, under this context, is its own."""
+        if self.generated_secs:
+            # A model speaks one response at a time, and names no contexts.
+            return self.entered and not self.ended
+        return context_id in self.contexts
 
     def is_over(self, now: float) -> bool:
         """Whether all of it was said, and the last of its audio has faded."""
@@ -124,6 +150,12 @@ class Hearing:
         """More words of the telling were let through to the voice."""
         if self._telling:
             self._telling.expected += squeezed(text)
+            self._telling.text += text
+
+    def generated_audio(self, duration_secs: float) -> None:
+        """The model itself speaks the telling: more of its audio is on the way to the output."""
+        if self._telling:
+            self._telling.generated_secs += duration_secs
 
     def entered(self, telling_id: str) -> None:
         """The beginning of a telling left the output."""
@@ -163,7 +195,7 @@ class Hearing:
     def audio(self, duration_secs: float, now: float) -> None:
         """A piece of audio left the output."""
         telling = self._telling
-        if telling is None or self._playing not in telling.contexts:
+        if telling is None or not telling.is_playing(self._playing):
             return
         if telling.started_at is None:
             telling.started_at = now

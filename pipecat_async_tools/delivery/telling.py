@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from pipecat_async_tools.delivery.clocks import ChannelState, ClockParams
 from pipecat_async_tools.delivery.envelope import Envelope
+from pipecat_async_tools.delivery.facts import mentions
 from pipecat_async_tools.delivery.hearing import HeardTelling
 from pipecat_async_tools.store.rows import TellingMode, TellingOutcome, TellingRecord
 
@@ -15,6 +16,8 @@ from pipecat_async_tools.store.rows import TellingMode, TellingOutcome, TellingR
 _ECHO_SECS = 1.0
 # How long after an empty answer a run that waited behind it may take to begin.
 _NEXT_RUN_SECS = 0.1
+# A realtime service ends a response, and only then passes on the interruption that ended it.
+_WORDLESS_SECS = 0.2
 
 
 class Phase(Enum):
@@ -66,10 +69,21 @@ class Telling:
         self.text = ""
         self.withdrawn = False
         self.shared = False
+        self._doubtful = False
+        self._wordless_secs = 0.0
         self.evidence = HeardTelling(self.telling_id)
         self._params = params
         self._since = now
         self._interrupted_at: float | None = None
+
+    def in_own_voice(self, *, doubtful: bool) -> None:
+        """A speech-to-speech model tells it.
+
+        Args:
+            doubtful: Whether the response to come may be one that the model gives by itself.
+        """
+        self._doubtful = doubtful
+        self._wordless_secs = _WORDLESS_SECS
 
     @property
     def interruptible(self) -> bool:
@@ -97,9 +111,18 @@ class Telling:
         """Whether the response being generated is its own."""
         return self.phase is Phase.RESPONDING
 
+    @property
+    def is_anothers(self) -> bool:
+        """Whether the response taken for its own turned out to answer something else."""
+        # A refused request looks just like one that was granted: the response there was is what follows.
+        told = [o for d in self.deliveries for o in d.told]
+        return self._doubtful and bool(self.text.strip()) and not mentions(told, self.text)
+
     def response_started(self, now: float) -> None:
         """The model began to answer the trigger, or a run that waited behind an empty answer did."""
         self.shared = self.phase is Phase.HANDED_OVER
+        if self.is_anothers:
+            self.text = ""
         self.phase = Phase.RESPONDING
         self._since = now
 
@@ -133,13 +156,13 @@ class Telling:
             return "withdrawn"
         if self._interrupted_at is not None:
             return self._cut_off(now)
-        if self.evidence.is_over(now) and self.evidence.was_heard(now):
-            return "completed"
+        if self.phase is Phase.HANDED_OVER and self.evidence.is_over(now) and self.evidence.was_heard(now):
+            return "lost" if self.is_anothers else "completed"
         if self.phase is not Phase.HANDED_OVER:
             return "lost" if now - self._since >= self._params.response_timeout_secs else None
         if not self.text.strip():
             # The run that waits behind it reads the update too, and may tell it.
-            return "lost" if now - self._since >= _NEXT_RUN_SECS else None
+            return "lost" if now - self._since >= max(_NEXT_RUN_SECS, self._wordless_secs) else None
         quiet_since = max(self._since, self.evidence.audible_until)
         silent = not channel.bot_audio and now - quiet_since >= self._params.audio_timeout_secs
         return "unheard" if silent else None
@@ -148,9 +171,9 @@ class Telling:
         """Return how it went, for a delivery."""
         return TellingRecord(
             telling_id=self.telling_id,
-            started_at=self.evidence.started_at,
+            started_at=None if self.is_anothers else self.evidence.started_at,
             ended_at=now,
-            heard=self.evidence.heard(now),
+            heard="" if self.is_anothers else self.evidence.heard(now),
             outcome=outcome,
             mode=self.mode,
         )
@@ -160,6 +183,6 @@ class Telling:
         assert self._interrupted_at is not None
         if self.evidence.interrupted_at is None and now - self._interrupted_at < _ECHO_SECS:
             return None
-        if self.evidence.started_at is None:
+        if self.evidence.started_at is None or self.is_anothers:
             return "withdrawn"
         return "interrupted"

@@ -30,6 +30,8 @@ OFFERED_MARKER = "[UPDATE OFFERED]"
 """Begins the record that replaces it once the caller was told that there is news."""
 CUT_OFF_MARKER = "[UPDATE CUT OFF]"
 """Begins the record that replaces it while the rest is owed."""
+PUT_OFF_MARKER = "[UPDATE PUT OFF]"
+"""Begins what takes it back from a model whose conversation cannot be edited."""
 NOTE_MARKER = "[RESULT ON RECORD]"
 """Begins the record of an outcome that is not spoken."""
 
@@ -263,6 +265,14 @@ class Wording:
                 "The rest follows later by itself: answer what the caller says, and do not bring it up.",
             ]
         )
+
+    def put_off(self) -> dict[str, Any]:
+        """Return what takes the update back where it cannot be taken out."""
+        line = (
+            "The update above is not due any more. It follows later by itself, once there is room for it: "
+            "answer what the caller says, and do not bring it up."
+        )
+        return self._message([PUT_OFF_MARKER, line])
 
     def note(self, operations: Sequence[Operation]) -> dict[str, Any]:
         """Return the record of outcomes that are not spoken."""

@@ -110,6 +110,11 @@ class BatchScope:
         """Return the batch that a response shares with others."""
         return self._shared.get(group)
 
+    def expected_of(self, group: CallGroup) -> tuple[str, ...]:
+        """Return the calls that the batch of a response waits for."""
+        shared = self._shared.get(group)
+        return (*group.candidate_ids, shared.latch) if shared else group.candidate_ids
+
     def end(self, shared: SharedBatch) -> None:
         """Let nothing join a batch any more."""
         if self._open is shared:

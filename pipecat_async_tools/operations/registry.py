@@ -17,6 +17,7 @@ from pipecat.frames.frames import (
     FunctionCallResultFrame,
     FunctionCallsStartedFrame,
     InterruptionFrame,
+    LLMServiceMetadataFrame,
     StartFrame,
 )
 from pipecat.processors.frame_processor import FrameDirection
@@ -59,6 +60,7 @@ class OperationRegistry(PassingProcessor):
         FunctionCallInProgressFrame,
         FunctionCallResultFrame,
         FunctionCallCancelFrame,
+        LLMServiceMetadataFrame,
     )
 
     def __init__(
@@ -125,6 +127,8 @@ class OperationRegistry(PassingProcessor):
                 self._announce({c.tool_call_id: c.function_name for c in frame.function_calls})
             elif isinstance(frame, InterruptionFrame):
                 self._hurry_groups()
+            elif isinstance(frame, LLMServiceMetadataFrame):
+                self._policy = self._policy.behind(frame)
             await self.push_frame(frame, direction)
             if isinstance(frame, StartFrame):
                 self._on_started()
@@ -173,7 +177,7 @@ class OperationRegistry(PassingProcessor):
         # Before the store answers: the first of several can have ended by the time the last is accepted.
         call.operations = {o.operation_id: o for o in operations}
         return await self._ledger.accept(
-            operations, expected=self._expected(group), on_duplicate=spec.on_duplicate
+            operations, expected=self._scope.expected_of(group), on_duplicate=spec.on_duplicate
         )
 
     # What becomes of operations
@@ -287,7 +291,7 @@ class OperationRegistry(PassingProcessor):
         """Make an adopted call an operation and answer it on its behalf."""
         try:
             operation = adopted(call.arguments, self._policy.adopted_timeout_secs, **self._ids(group, call))
-            (accepted,) = await self._ledger.accept([operation], expected=self._expected(group))
+            (accepted,) = await self._ledger.accept([operation], expected=self._scope.expected_of(group))
         except StoreError as e:
             # The handler runs already: without a record its result takes Pipecat's way.
             logger.error(f"{self}: {call.tool} keeps its native answer: {e}")
@@ -405,10 +409,6 @@ class OperationRegistry(PassingProcessor):
             "tool_call_id": call.call_id,
             "tool": call.tool,
         }
-
-    def _expected(self, group: CallGroup) -> tuple[str, ...]:
-        shared = self._scope.of(group)
-        return (*group.candidate_ids, shared.latch) if shared else group.candidate_ids
 
     def _find(self, call_id: str | None) -> tuple[CallGroup | None, Call | None]:
         group = self._groups.get(call_id) if call_id else None
