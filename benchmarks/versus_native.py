@@ -20,16 +20,17 @@ from statistics import mean
 from loguru import logger
 
 from pipecat_async_tools.testing import run_virtual
-from tests.conversations import conflicts, field
+from tests.conversations import changes, conflicts, field
 from tests.conversations.judging import Verdict, decisive_moment, heard_by, judge
 from tests.conversations.script import CONVERSATIONS, Conversation, Door, Performance, play
 
 DOORS = (Door.PLAIN, Door.ADOPTED, Door.ASYNC_TOOL)
 NAMES = {Door.PLAIN: "Pipecat alone", Door.ADOPTED: "adopted", Door.ASYNC_TOOL: "@async_tool"}
-FILES = (conflicts, field)
+FILES = (conflicts, changes, field)
 NOT_PLAIN = (
     "C6, D6b and D6c have no counterpart in Pipecat alone, which can neither stop a single call nor let one "
-    "go on after its deadline; D6a and D9b are about native functions only."
+    "go on after its deadline; D6a and D9b are about native functions only. C8 kills real processes: "
+    "`tests/restart` and `tests/kill`. D10 and D11 are about frames and histories, and checked after each."
 )
 
 
@@ -42,6 +43,7 @@ class Row:
     lost: int
     doubled: int
     late: int
+    stale: int
     talked_over: int
     model_runs: float
     after_secs: float | None
@@ -53,6 +55,7 @@ class Row:
             "lost": self.lost,
             "doubled": self.doubled,
             "late": self.late,
+            "told though stale": self.stale,
             "over the caller": self.talked_over,
         }
         faults = ", ".join(f"**{number} {name}**" for name, number in wrong.items() if number)
@@ -93,6 +96,7 @@ def row(results: Sequence[Result]) -> Row:
         lost=count(lambda v: v.lost),
         doubled=count(lambda v: v.doubled and not v.lost),
         late=count(lambda v: v.late and not v.lost and not v.doubled),
+        stale=count(lambda v: v.stale and not v.lost and not v.doubled),
         talked_over=count(lambda v: v.talked_over),
         model_runs=mean(result.model_runs for result in results),
         after_secs=mean(after) if after else None,

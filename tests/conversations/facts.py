@@ -13,6 +13,7 @@ TWENTY_WORDS = Fact(
     data="10:00",
 )
 GOOD_NEWS = Fact("Good news. There is a slot at ten.", data="10:00")
+ALARM = Fact("There is smoke in the kitchen.", data="smoke")
 PRICE = Fact("It costs forty euros.", data="price_eur")
 MONDAY = Fact("Monday is full.", data="mon-full")
 TUESDAY = Fact("Tuesday has one place.", data="tue-1")

@@ -22,17 +22,19 @@ class Verdict:
         doubled: Facts that were heard completely more than once.
         late: Facts that were heard, but not in time.
         talked_over: Whether the bot talked over the caller.
+        stale: Facts that were heard, and were not to be.
     """
 
     lost: tuple[Fact, ...]
     doubled: tuple[Fact, ...]
     late: tuple[Fact, ...]
     talked_over: bool
+    stale: tuple[Fact, ...] = ()
 
     @property
     def told_once(self) -> bool:
         """Whether every fact was heard once, in time."""
-        return not (self.lost or self.doubled or self.late)
+        return not (self.lost or self.doubled or self.late or self.stale)
 
 
 def judge(performance: Performance) -> Verdict:
@@ -47,6 +49,7 @@ def judge(performance: Performance) -> Verdict:
         doubled=tuple(fact for fact, count in {**counts, **extra}.items() if count > 1),
         late=tuple(fact for fact in heard if heard_by(timeline, fact) > due),
         talked_over=bool(timeline.talked_over()),
+        stale=tuple(f for f in performance.conversation.unwanted if times_heard(timeline, f)),
     )
 
 
@@ -71,6 +74,9 @@ def decisive_moment(timeline: Timeline) -> float:
 
 def problems(performance: Performance) -> list[str]:
     """Everything about a performance through the package that must not be."""
+    if performance.conversation.then is not None:
+        # Two calls with a history each: what they are judged by is what was heard and done in both.
+        return [*_by_ear(performance), *_effects(performance)]
     return [
         *_by_ear(performance),
         *_effects(performance),
@@ -81,7 +87,7 @@ def problems(performance: Performance) -> list[str]:
 
 def _by_ear(performance: Performance) -> Iterator[str]:
     verdict = judge(performance)
-    for name in ("lost", "doubled", "late"):
+    for name in ("lost", "doubled", "late", "stale"):
         for fact in getattr(verdict, name):
             yield f"{name}: {fact.sentence!r}"
     for start, end in performance.timeline.talked_over():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from pipecat_async_tools import AsyncTools, Event, Store, Wording, async_tool
+from pipecat_async_tools import AsyncTools, Event, Store, TellingOptions, Wording, async_tool
 from pipecat_async_tools.testing import (
     Call,
     NativeTool,
@@ -52,6 +52,7 @@ class Tool:
         timeout_secs: Its deadline, kept by the package, or by Pipecat where it is alone.
         pipecat_timeout_secs: Pipecat's own deadline of a native function, also next to the package.
         reports: How often a native function reports its result.
+        telling: How its outcome is told, as the application declares it.
         ignores_cancellation: An ``@async_tool`` whose work goes on after its deadline, as Pipecat's does.
     """
 
@@ -59,10 +60,12 @@ class Tool:
     timeout_secs: float | None = None
     pipecat_timeout_secs: float | None = None
     reports: int = 1
+    telling: Mapping[str, Any] = field(default_factory=dict)
     ignores_cancellation: bool = False
 
     def decorated(self) -> Any:
-        options = {} if self.timeout_secs is None else {"timeout_secs": self.timeout_secs}
+        timeout = {} if self.timeout_secs is None else {"timeout_secs": self.timeout_secs}
+        options = {**self.telling, **timeout}
         if self.ignores_cancellation:
             return _stubborn_tool(self.name, **options)
         return scripted_tool(self.name, parameters={"asked": str}, **options)
@@ -114,6 +117,7 @@ class Conversation:
         write: Scripts the call; gets the seconds by which the decisive moment is shifted.
         facts: What the caller must hear, exactly once, depending on the shift.
         may_hear: What the caller may hear, at most once.
+        unwanted: What the caller must not hear.
         tools: The slow tools.
         runs: How often they run.
         shifts: Seconds by which the decisive moment is shifted; the first is 0.
@@ -122,6 +126,7 @@ class Conversation:
         within_secs: Seconds from the last of result and caller's speech until the facts must be heard.
         options: Makes further options of the simulated call.
         cancels: Whether operations may end up cancelled.
+        then: Scripts a second call of the same caller, which follows the first.
     """
 
     id: str
@@ -129,6 +134,7 @@ class Conversation:
     write: Write
     facts: Callable[[float], Sequence[Fact]]
     may_hear: Sequence[Fact] = ()
+    unwanted: Sequence[Fact] = ()
     tools: Sequence[Tool]
     runs: int
     shifts: Sequence[float]
@@ -137,6 +143,7 @@ class Conversation:
     within_secs: float = 8.0
     options: Callable[[], Mapping[str, Any]] = dict
     cancels: bool = False
+    then: Callable[[StagedCall], None] | None = None
 
 
 @dataclass
@@ -228,6 +235,7 @@ async def play(
     *,
     attentive: bool = True,
     wording: Wording | None = None,
+    store: Store | None = None,
 ) -> Performance:
     """Play a conversation.
 
@@ -237,29 +245,71 @@ async def play(
         shift: Seconds by which its decisive moment is shifted.
         attentive: Whether the model minds results that stand before the caller's last words.
         wording: What the package says.
+        store: Remembers; None is one in memory.
     """
-    store = memory_store()
-    async_tools = _async_tools(conversation, door, store, wording)
-    native = {} if door is Door.ASYNC_TOOL else {t.name: t.native(door) for t in conversation.tools}
-    facts = (*conversation.facts(shift), *conversation.may_hear)
+    store = memory_store() if store is None else store
+    facts = (*conversation.facts(shift), *conversation.may_hear, *conversation.unwanted)
     mind = Mind(list(dict.fromkeys(facts)), attentive=attentive)
-    options = dict(conversation.options())
-    prop = options.pop("prop", None)
-    call = StagedCall(door, async_tools, mind, tools=native, **options)
-    call.prop = prop
+    call = _staged(conversation, door, mind, store, wording)
     conversation.write(call, shift)
     call.model_says(mind.reply)
     timeline = await call.run(until=conversation.until)
     timeline.operations = [_in_call_time(operation) for operation in timeline.operations]
+    if conversation.then is not None:
+        timeline = await _and_then(conversation, door, call, timeline, store, wording)
     return Performance(
         conversation_id=conversation.id,
         door=door,
         shift=shift,
         timeline=timeline,
-        seen={**call.seen, **({"prop": prop.seen} if prop else {})},
+        seen={**call.seen, **({"prop": call.prop.seen} if call.prop else {})},
         events=[_in_call_time(entry.event) for entry in await store.events(session_id=SESSION)],
         provider_problems=await provider_problems(call.line.context),
     )
+
+
+def _staged(
+    conversation: Conversation, door: Door, mind: Mind, store: Store, wording: Wording | None
+) -> StagedCall:
+    native = {} if door is Door.ASYNC_TOOL else {t.name: t.native(door) for t in conversation.tools}
+    options = dict(conversation.options())
+    prop = options.pop("prop", None)
+    call = StagedCall(door, _async_tools(conversation, door, store, wording), mind, tools=native, **options)
+    call.prop = prop
+    return call
+
+
+async def _and_then(
+    conversation: Conversation,
+    door: Door,
+    first: StagedCall,
+    before: Timeline,
+    store: Store,
+    wording: Wording | None,
+) -> Timeline:
+    """Play the second call, and put the two behind each other."""
+    assert conversation.then is not None
+    if first.async_tools is not None:
+        await first.async_tools.stop()
+    call = _staged(conversation, door, first.mind, store, wording)
+    conversation.then(call)
+    call.model_says(first.mind.reply)
+    after = await call.run(until=conversation.until + 5.0)
+    gap = before.ended_at
+    after.heard = [
+        *before.heard,
+        *(replace(u, started_at=u.started_at + gap, ended_at=u.ended_at + gap) for u in after.heard),
+    ]
+    after.user_speech = [
+        *before.user_speech,
+        *(replace(s, started_at=s.started_at + gap, ended_at=s.ended_at + gap) for s in after.user_speech),
+    ]
+    after.tool_runs = [*before.tool_runs, *after.tool_runs]
+    after.model_runs = [*before.model_runs, *after.model_runs]
+    after.operations = [_in_call_time(o) for o in await store.operations(SESSION)]
+    after.deliveries = await store.deliveries(SESSION)
+    after.batches = before.batches
+    return after
 
 
 def _in_call_time(record: Any) -> Any:
@@ -287,9 +337,15 @@ def _async_tools(
         session_id=SESSION,
         tools=[t.decorated() for t in conversation.tools] if door is Door.ASYNC_TOOL else [],
         store=store,
+        adopt=_adopted(conversation, door),
         adopted_timeout_secs=min(deadlines, default=120.0),
         wording=wording,
     )
+
+
+def _adopted(conversation: Conversation, door: Door) -> Any:
+    declared = {t.name: TellingOptions(**t.telling) for t in conversation.tools}
+    return declared if door is Door.ADOPTED and any(t.telling for t in conversation.tools) else True
 
 
 def _stubborn_tool(name: str, **options: Any) -> Any:

@@ -3,9 +3,11 @@
 
 import pytest
 
-from tests.conversations import conflicts, field
+from pipecat_async_tools import store_from_url
+from pipecat_async_tools.testing import run_virtual
+from tests.conversations import changes, conflicts, field
 from tests.conversations.judging import judge, problems
-from tests.conversations.script import CONVERSATIONS, OURS, Door, performed
+from tests.conversations.script import CONVERSATIONS, OURS, Door, performed, play
 
 CASES = [
     pytest.param(c.id, door, shift, id=f"{c.id}-{door}-{shift:+g}")
@@ -17,6 +19,11 @@ CASES = [
 
 # What becomes of the update, over all shifts: each kind of race is met by some of them.
 STORIES = {
+    changes.far_end_lags: {
+        "waited:caller withdrawn completed",
+        "waited:caller waited:bot interrupted completed",
+        "completed",
+    },
     conflicts.finishes_under_speech: {
         "waited:caller completed",
         "waited:caller waited:bot interrupted completed",
@@ -71,6 +78,19 @@ def test_it_comes_out_right(conversation_id, door, shift):
     performance = performed(conversation_id, door, shift)
     assert problems(performance) == [], f"\n{performance.timeline}"
     assert judge(performance).told_once
+
+
+@pytest.mark.parametrize(("conversation_id", "door", "shift"), CASES)
+def test_it_comes_out_right_with_a_file(conversation_id, door, shift, tmp_path):
+    async def played():
+        store = store_from_url(f"sqlite:///{tmp_path}/calls.db")
+        try:
+            return await play(CONVERSATIONS[conversation_id], door, shift, store=store)
+        finally:
+            await store.close()
+
+    performance = run_virtual(played())
+    assert problems(performance) == [], f"\n{performance.timeline}"
 
 
 @pytest.mark.parametrize("door", OURS)
