@@ -7,6 +7,7 @@ wait has an end: what a lost frame would keep open for ever, a time-out closes.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pipecat_async_tools.delivery.hearing import Hearing
 from pipecat_async_tools.errors import ConfigurationError
 
+# How soon after an empty turn Pipecat's prompt for it runs the model.
+_PROMPT_SECS = 0.5
 # How long an interruption counts as recent.
 _RECENT_SECS = 30.0
 
@@ -97,6 +100,8 @@ class CallerClock:
         self._turn_open = False
         self._owed_since: float | None = None
         self._turns = 0
+        self._had_words = False
+        self._turn_stopped_at = -math.inf
         self.quiet_since = 0.0
 
     @property
@@ -125,6 +130,7 @@ class CallerClock:
         """The caller took the turn; what was owed to the last one is void."""
         self._turns += 1
         self._turn_open = True
+        self._had_words = False
         self._owed_since = None
         self.quiet_since = now
         if not self._has_vad:
@@ -133,6 +139,7 @@ class CallerClock:
     def turn_stopped(self, now: float) -> None:
         """The turn is confirmed over."""
         self._turn_open = False
+        self._turn_stopped_at = now
         if not self._has_vad:
             self._speaking = False
             self.quiet_since = now
@@ -142,6 +149,7 @@ class CallerClock:
 
     def said_words(self, now: float) -> None:
         """The turn had words: an answer is owed."""
+        self._had_words = True
         if not self.model_hears:
             self._owed_since = now
 
@@ -162,6 +170,10 @@ class CallerClock:
     def may_be_answered(self) -> bool:
         """Whether a model that hears the caller may yet answer the turn, however long ago that was."""
         return self.model_hears and self._owed_since is not None
+
+    def was_just_empty(self, now: float) -> bool:
+        """Whether a turn without words has just ended: Pipecat may ask the caller to repeat it."""
+        return not self._had_words and now - self._turn_stopped_at < _PROMPT_SECS
 
     def answer_owed(self, now: float) -> bool:
         """Whether an answer is owed and not given up."""
@@ -185,6 +197,11 @@ class ResponseClock:
         """Whether the response that makes a call now had words before it."""
         # A realtime service announces words only: a response without any leaves the last one standing.
         return self.has_words and (bool(self._running) or not self.one_at_a_time)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the next response was asked for from behind the model, such as by the result of a call."""
+        return self._requested_at is not None
 
     def requested(self, now: float) -> None:
         """The context was sent to the model."""

@@ -65,6 +65,7 @@ class TellingCourse:
         self._push = push
         self._now = now
         self.telling: Telling | None = None
+        self.told_in_silence: str | None = None
         self._own_voice = False
 
     def speak_through(self, conversation: ContextEditor) -> None:
@@ -240,6 +241,8 @@ class TellingCourse:
             how=how,
             over_caller=over_caller,
         )
+        if self._clocks.caller.turn_is_open:
+            self.told_in_silence = self._clocks.caller.turn_id
         if self._own_voice:
             telling.in_own_voice(doubtful=self._clocks.caller.may_be_answered)
         self.telling = telling

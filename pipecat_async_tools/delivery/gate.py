@@ -246,10 +246,18 @@ class ActivityGate(PassingProcessor):
     # Responses on their way to the voice
 
     async def _pass_response_start(self, frame: LLMFullResponseStartFrame, now: float) -> None:
+        # An update has answered this silence already: Pipecat's prompt for an empty turn is one too many.
+        self._dropping = self._is_prompt_after_update(now)
         self._clocks.response.started(now)
-        self._dropping = False
         await self._course.response_started(now)
         await self.push_frame(frame)
+
+    def _is_prompt_after_update(self, now: float) -> bool:
+        caller, telling = self._clocks.caller, self._course.telling
+        if telling is not None and telling.awaits_response:
+            return False
+        told = self._course.told_in_silence == caller.turn_id
+        return told and caller.was_just_empty(now) and not self._clocks.response.is_requested
 
     async def _pass_words(self, frame: LLMTextFrame, now: float) -> None:
         telling = self._course.telling

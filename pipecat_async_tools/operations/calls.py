@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -20,6 +21,11 @@ from pipecat_async_tools.store.rows import Accepted
 
 # How long a call's answer may wait behind the audio that was ahead of it.
 _ANSWERS_TIMEOUT_SECS = 30.0
+
+
+# Flows calls a function without its call id. The in-progress frame of the call is handled in the
+# very task that runs the function next, so its context remembers the id.
+current_call: ContextVar[str | None] = ContextVar("pipecat_async_tools_call", default=None)
 
 
 class CallKind(Enum):
@@ -81,19 +87,30 @@ class Call:
                 self.operations[asked] = answer.operation
         return tuple(answer for answer in accepted if answer.duplicate is not None)
 
-    def answer(self, result: Any, run_llm: bool | None) -> FunctionCallResultFrame:
-        """Return the frame that answers a native function on its behalf."""
+    def answer(
+        self, result: Any, run_llm: bool | None
+    ) -> tuple[FunctionCallResultFrame, FunctionCallResultFrame]:
+        """Return the frames that answer a native function on its behalf, down and up.
+
+        Those upstream, such as who mutes the caller while a call is open, must hear of it as well.
+        """
 
         async def answered() -> None:
             self.answered.set()
 
-        return FunctionCallResultFrame(
-            function_name=self.tool,
-            tool_call_id=self.call_id,
-            arguments=self.arguments,
-            result=result,
-            properties=FunctionCallResultProperties(run_llm=run_llm, on_context_updated=answered),
+        properties = FunctionCallResultProperties(run_llm=run_llm, on_context_updated=answered)
+        down, up = (
+            FunctionCallResultFrame(
+                function_name=self.tool,
+                tool_call_id=self.call_id,
+                arguments=self.arguments,
+                result=result,
+                properties=properties if goes_down else None,
+            )
+            for goes_down in (True, False)
         )
+        down.broadcast_sibling_id, up.broadcast_sibling_id = up.id, down.id
+        return down, up
 
     @property
     def operation(self) -> Operation | None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from loguru import logger
@@ -38,7 +37,7 @@ from pipecat_async_tools.operations.answers import Answers
 from pipecat_async_tools.operations.batch_book import BatchBook
 from pipecat_async_tools.operations.batch_scope import BatchScope, SharedBatch
 from pipecat_async_tools.operations.call_policy import CallPolicy
-from pipecat_async_tools.operations.calls import Call, CallGroup, CallKind, Report, Verdict
+from pipecat_async_tools.operations.calls import Call, CallGroup, CallKind, Report, Verdict, current_call
 from pipecat_async_tools.operations.functions import Answer
 from pipecat_async_tools.operations.ledger import OperationLedger
 from pipecat_async_tools.operations.operation import Operation, new_id
@@ -46,10 +45,6 @@ from pipecat_async_tools.operations.requests import adopted, requested
 from pipecat_async_tools.operations.tool import ToolSpec
 from pipecat_async_tools.processor import PassingProcessor
 from pipecat_async_tools.store.rows import Accepted
-
-# Flows calls a function without its call id. The in-progress frame of the call is handled in the
-# very task that runs the function next, so its context remembers the id.
-_current_call: ContextVar[str | None] = ContextVar("pipecat_async_tools_call", default=None)
 
 
 class OperationRegistry(PassingProcessor):
@@ -145,7 +140,7 @@ class OperationRegistry(PassingProcessor):
             arguments: What the model passed.
             call_id: The call; None takes the one this task is running.
         """
-        group, call = self._find(call_id or _current_call.get())
+        group, call = self._find(call_id or current_call.get())
         if group is None or call is None:
             logger.error(
                 f"{self}: {spec.name} was called, but the call was not seen; is processors() in use?"
@@ -217,7 +212,7 @@ class OperationRegistry(PassingProcessor):
         call_id = frame.tool_call_id
         group = self._groups.get(call_id) or self._announce({call_id: frame.function_name})
         call = group.calls[call_id]
-        _current_call.set(call_id)
+        current_call.set(call_id)
         call.arguments = frame.arguments
         if frame.group_id:
             group.name(frame.group_id)
@@ -300,7 +295,9 @@ class OperationRegistry(PassingProcessor):
             return
         call.operations = {accepted.operation.operation_id: accepted.operation}
         answer = self._answers.acceptance([accepted.operation], (), self._run_llm(group))
-        await self.push_frame(call.answer(answer.result, answer.run_llm))
+        down, up = call.answer(answer.result, answer.run_llm)
+        await self.push_frame(up, FrameDirection.UPSTREAM)
+        await self.push_frame(down)
         await self._join(group, call)
         for report in [r for r in group.reports if r.call is call]:
             group.reports.remove(report)

@@ -13,6 +13,7 @@ from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import (
+    LLMAssistantAggregatorParams,
     LLMContextAggregatorPair,
     LLMUserAggregatorParams,
 )
@@ -67,12 +68,15 @@ def connect(
     tools: Mapping[str, NativeHandler | NativeTool],
     messages: Sequence[Message],
     user_params: LLMUserAggregatorParams | None,
+    assistant_params: LLMAssistantAggregatorParams | None,
     arrange: Arrange | None,
     observer: BaseObserver,
 ) -> Line:
     """Put the pipeline together."""
     context = LLMContext(messages=[*messages], tools=_advertise(async_tools, model, tools))  # type: ignore[list-item]
-    aggregators = LLMContextAggregatorPair(context, user_params=user_params or _user_params())
+    aggregators = LLMContextAggregatorPair(
+        context, user_params=user_params or _user_params(), assistant_params=assistant_params
+    )
     user, assistant = aggregators
     processors: list[FrameProcessor] = async_tools.processors() if async_tools else []
     playback: list[FrameProcessor] = [async_tools.playback()] if async_tools else []

@@ -10,7 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from pipecat.frames.frames import EndFrame, TTSSpeakFrame
-from pipecat.processors.aggregators.llm_response_universal import LLMUserAggregatorParams
+from pipecat.processors.aggregators.llm_response_universal import (
+    LLMAssistantAggregatorParams,
+    LLMUserAggregatorParams,
+)
 from pipecat.workers.runner import WorkerRunner
 
 from pipecat_async_tools.testing.caller import Caller
@@ -47,6 +50,7 @@ class SimulatedCall:
         output: The kind of output transport.
         clears_on_interruption: Whether an interruption empties the far end's buffer (unpaced output).
         caller: The caller; give one to choose the delays of voice detection and transcription.
+        assistant_params: Of the assistant aggregator.
         user_params: Of the user aggregator; by default turns go by voice detection and a pause of 0.4 s.
         arrange: Gets the pipeline's processors and returns the ones to use, to add or replace some.
         context_messages: The context at the start.
@@ -66,6 +70,7 @@ class SimulatedCall:
         clears_on_interruption: bool = True,
         caller: Caller | None = None,
         user_params: LLMUserAggregatorParams | None = None,
+        assistant_params: LLMAssistantAggregatorParams | None = None,
         arrange: Arrange | None = None,
         context_messages: Sequence[Message] = (),
         expect_errors: bool = False,
@@ -91,6 +96,7 @@ class SimulatedCall:
             tools=tools or {},
             messages=context_messages,
             user_params=user_params,
+            assistant_params=assistant_params,
             arrange=arrange,
             observer=self._recorder,
         )

@@ -107,7 +107,10 @@ def test_quick_functions_are_as_without_the_package():
 
 # While "Let me book that." is being said, just after it, in silence, and while the caller speaks.
 def heard(timeline):
-    return [(utterance.text, utterance.started_at) for utterance in timeline.heard]
+    # Up to the noise: what Pipecat makes of an empty turn while a call is open is another matter.
+    return [
+        (utterance.text, utterance.started_at) for utterance in timeline.heard if utterance.started_at < 24
+    ]
 
 
 @pytest.mark.parametrize("booking_secs", [0.1, 0.5, 1.0, 1.3, 2.0, 8.0])

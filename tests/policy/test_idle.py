@@ -45,18 +45,19 @@ async def test_nobody_asks_whether_the_caller_is_there_until_after_the_telling(d
     assert call.seen["idle"][0] == pytest.approx(told.ended_at + IDLE_SECS, abs=0.6)
 
 
+@both_doors
 @virtual_time
-async def test_unless_the_package_knows_the_time_out_the_bot_asks():
-    # Of an adopted function Pipecat knows by itself that it goes on.
-    call = watched(Door.ASYNC_TOOL)
+async def test_unless_the_package_knows_the_time_out_the_bot_asks(door):
+    call = watched(door)
     call.tool_finishes("check_slots", at=20.0, result={"slot": "10:00"})
     await heard_out(call, 15)
     assert len(call.seen["idle"]) == 1
 
 
+@both_doors
 @virtual_time
-async def test_it_does_not_wait_longer_than_keep_alive():
-    call = watched(Door.ASYNC_TOOL, user_idle_timeout_secs=IDLE_SECS, keep_alive_secs=8.0)
+async def test_it_does_not_wait_longer_than_keep_alive(door):
+    call = watched(door, user_idle_timeout_secs=IDLE_SECS, keep_alive_secs=8.0)
     call.tool_hangs("check_slots")
     timeline = await heard_out(call, 20)
     assert timeline.operations[0].status == "running"
