@@ -185,7 +185,7 @@ def told_once(played: Played) -> Iterator[str]:
         # What several runs failed of sounds the same, and is said once for all that are told together.
         in_part = sum(row.state != "spoken" and _was_cut_off(row) for row in rows)
         # The words of a voice whose audio lags count once all of it was played: rather said again.
-        lagging = sum(_was_cut_off(row) for row in rows) if played.script.voice.first_audio_secs else 0
+        lagging = sum(_was_begun(row) for row in rows) if played.script.voice.first_audio_secs else 0
         if least > spoken + max(in_part, lagging) or most < min(spoken, 1):
             yield f"{fact.sentence!r} was heard {most} times, and is {[row.state for row in rows]}"
 
@@ -200,6 +200,11 @@ def _deliveries_of(fact: Fact, played: Played) -> list[DeliveryRow]:
 def _was_cut_off(row: DeliveryRow) -> bool:
     """Whether it may have been heard in part."""
     return any(telling.outcome == "interrupted" for telling in row.tellings)
+
+
+def _was_begun(row: DeliveryRow) -> bool:
+    """Whether something of it may have been heard in an attempt that does not count."""
+    return any(t.outcome in ("interrupted", "withdrawn") and t.started_at is not None for t in row.tellings)
 
 
 def _is_native(fact: Fact, played: Played) -> bool:
