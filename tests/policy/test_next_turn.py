@@ -82,6 +82,16 @@ async def test_it_is_told_once_when_the_turn_ends_just_as_it_becomes_ready(door,
 
 @both_doors
 @virtual_time
+async def test_what_becomes_ready_while_an_answer_is_owed_waits_for_it(door):
+    call = asked(door)
+    call.user_asks("And how do I get there?", at=5.0, until=7.0, answer="Take the bus.", thinks_secs=2.0)
+    call.tool_finishes("check_slots", at=8.0, result=RESULT)
+    timeline = await heard_out(call, 20)
+    assert texts(timeline)[1:] == ["Take the bus.", SLOT.sentence]
+
+
+@both_doors
+@virtual_time
 async def test_a_resync_only_session_never_begins_to_speak(door):
     call = asked(door, delivery=DeliveryPolicy(proactive=False))
     call.tool_finishes("check_slots", at=4.0, result=RESULT)
