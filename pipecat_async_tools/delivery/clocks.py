@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pipecat_async_tools.delivery.hearing import Hearing
 from pipecat_async_tools.errors import ConfigurationError
 
+# The end of a turn is known a moment before the words of it.
+_WORDS_SECS = 0.3
 # How soon after an empty turn Pipecat's prompt for it runs the model.
 _PROMPT_SECS = 0.5
 # How long an interruption counts as recent.
@@ -176,7 +178,9 @@ class CallerClock:
         return not self._had_words and now - self._turn_stopped_at < _PROMPT_SECS
 
     def answer_owed(self, now: float) -> bool:
-        """Whether an answer is owed and not given up."""
+        """Whether an answer is owed, or may be in a moment, and not given up."""
+        if not self._had_words and now - self._turn_stopped_at < _WORDS_SECS:
+            return True
         return self._owed_since is not None and now - self._owed_since < self._params.answer_timeout_secs
 
 

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pipecat_async_tools.delivery.clocks import ChannelState
 from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.telling import Phase, Telling
 from pipecat_async_tools.store.rows import TellingMode, TellingOutcome
-
-# The end of a turn is known a moment before the words of it, and those before the answer begins.
-_SETTLE_SECS = 0.3
 
 
 class Joining(Telling):
@@ -22,11 +19,6 @@ class Joining(Telling):
     """
 
     mode: ClassVar[TellingMode] = "next_turn"
-
-    def __init__(self, deliveries: tuple[Envelope, ...], **options: Any):
-        """Initialize a telling that waits for an answer; options as those of `Telling`."""
-        super().__init__(deliveries, **options)
-        self._free_since: float | None = None
 
     @property
     def may_be_withdrawn(self) -> bool:
@@ -58,7 +50,7 @@ class Joining(Telling):
             return "withdrawn"
         if self._interrupted_at is not None:
             return self._cut_off(now)
-        if not self._has_been_free(now, channel):
+        if not channel.is_free:
             return None
         if not self.text.strip():
             # An empty turn, or an answer without words.
@@ -67,11 +59,3 @@ class Joining(Telling):
             return "completed"
         quiet_since = max(self._since, self.evidence.audible_until)
         return "unheard" if now - quiet_since >= self._params.audio_timeout_secs else None
-
-    def _has_been_free(self, now: float, channel: ChannelState) -> bool:
-        if not channel.is_free:
-            self._free_since = None
-            return False
-        if self._free_since is None:
-            self._free_since = now
-        return now - self._free_since >= _SETTLE_SECS

@@ -115,6 +115,23 @@ class TestCaller:
         caller.answered()
         assert not caller.answer_owed(2.1)
 
+    def test_the_words_of_a_turn_come_a_moment_after_its_end(self, caller):
+        caller.turn_started(1.0)
+        assert not caller.answer_owed(1.9)
+        caller.turn_stopped(2.0)
+        assert caller.answer_owed(2.29)
+        assert not caller.answer_owed(2.31)
+
+    def test_a_turn_without_words_was_just_empty(self, caller):
+        caller.turn_started(1.0)
+        assert not caller.was_just_empty(1.5)
+        caller.turn_stopped(2.0)
+        assert caller.was_just_empty(2.4) and not caller.was_just_empty(2.6)
+        caller.turn_started(3.0)
+        caller.said_words(4.0)
+        caller.turn_stopped(4.0)
+        assert not caller.was_just_empty(4.1)
+
     def test_an_answer_that_nobody_begins_is_given_up(self, caller):
         caller.said_words(2.0)
         assert caller.answer_owed(4.9)
