@@ -13,7 +13,7 @@ from pipecat_async_tools.delivery.facts import squeezed
 # A voice context that nobody closed is taken for over after so much silence.
 _OPEN_CONTEXT_SECS = 0.5
 # The words of a voice keep time by themselves: so far they may be ahead of its audio.
-_LATE_AUDIO_SECS = 0.1
+_LATE_AUDIO_SECS = 0.05
 # Nobody speaks faster: what a model says is sent word by word ahead of the sound of it.
 _MOST_CHARS_PER_SEC = 25.0
 

@@ -185,7 +185,7 @@ def told_once(played: Played) -> Iterator[str]:
         # What several runs failed of sounds the same, and is said once for all that are told together.
         in_part = sum(row.state != "spoken" and _was_cut_off(row) for row in rows)
         # The words of a voice whose audio lags count once all of it was played: rather said again.
-        lagging = sum(_was_begun(row) for row in rows) if played.script.voice.first_audio_secs else 0
+        lagging = sum(_was_begun(row) for row in rows) if _lags(played) else 0
         if least > spoken + max(in_part, lagging) or most < min(spoken, 1):
             yield f"{fact.sentence!r} was heard {most} times, and is {[row.state for row in rows]}"
 
@@ -200,6 +200,12 @@ def _deliveries_of(fact: Fact, played: Played) -> list[DeliveryRow]:
 def _was_cut_off(row: DeliveryRow) -> bool:
     """Whether it may have been heard in part."""
     return any(telling.outcome == "interrupted" for telling in row.tellings)
+
+
+def _lags(played: Played) -> bool:
+    """Whether the audio of the voice comes later than its words say, as when it waits for the model."""
+    voice = played.script.voice
+    return voice.first_audio_secs > 0 or voice.secs_per_word < 0.2
 
 
 def _was_begun(row: DeliveryRow) -> bool:
@@ -253,7 +259,7 @@ def heard_on_record(played: Played) -> Iterator[str]:
 def _ahead(played: Played) -> int:
     """How many words a voice whose audio lags can be ahead, where nobody sees how fast it is played."""
     voice = played.script.voice
-    return 1 if voice.output == "unpaced" and voice.first_audio_secs else 0
+    return 1 if voice.output == "unpaced" and _lags(played) else 0
 
 
 def nothing_lost(played: Played) -> Iterator[str]:
@@ -388,8 +394,9 @@ def valid_histories(played: Played) -> Iterator[str]:
 def history_is_what_was_heard(played: Played) -> Iterator[str]:
     """Rule 6: history holds what the caller could have heard."""
     voice = played.script.voice
-    if voice.kind != "words" or voice.output != "paced" or voice.first_audio_secs > 0:
-        # There Pipecat itself writes down whole sentences, or words ahead of their audio.
+    if voice.kind != "words" or voice.output != "paced" or _lags(played):
+        # There Pipecat itself writes down whole sentences, or words ahead of their audio: a voice that is
+        # faster than the model has gaps between its sentences, in which the clock of its words goes on.
         return
     for call in played.calls:
         difference = context_difference(_as_heard([call], wholly=True))
