@@ -14,7 +14,7 @@ from pipecat_async_tools.console.names import Names
 from pipecat_async_tools.events import Event
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.operations.outcome import ABANDONED, OutcomeClass
-from pipecat_async_tools.store.rows import DeliveryRow
+from pipecat_async_tools.store.rows import DeliveryRow, TellingRecord
 
 Tone = Literal["plain", "good", "bad", "waiting"]
 
@@ -220,12 +220,19 @@ class _Story:
                 return self._on_ready(event, what)
             case "on_delivery_waiting":
                 return f"{what} waits: {event.reason}"
+            case "on_delivery_started" if event.detail.get("mode") == "next_turn":
+                return f"{what} {be} to be told with the answer to the caller"
             case "on_delivery_started":
                 return f"the bot begins to tell {what}"
             case "on_delivery_spoken":
-                return f"{what} {'were' if them == 'them' else 'was'} told{self._heard(event)}"
+                joined = " with the answer to the caller" if self._joined(event) else ""
+                return f"{what} {'were' if them == 'them' else 'was'} told{joined}{self._heard(event)}"
             case "on_delivery_interrupted":
                 return f"{what}: {_CUT_OFF.get(event.reason, event.reason)}{self._heard(event)}"
+            case "on_delivery_withdrawn" if event.reason == "uncovered":
+                return f"the answer to the caller was heard, and did not tell {what}{self._heard(event)}"
+            case "on_delivery_withdrawn" if self._joined(event):
+                return f"no answer came that told {what}"
             case "on_delivery_withdrawn":
                 return f"{what} {be} held back: the caller began to speak before the first word"
             case "on_delivery_suppressed":
@@ -238,13 +245,23 @@ class _Story:
     def _on_ready(self, event: Event, what: str) -> str:
         row = self._deliveries.get(event.delivery_id or "")
         count = len(row.operations) if row is not None and not row.correction else 0
+        if event.reason == "partial":
+            return f"a part of what was asked for together has ended: {what} is ready to be told"
         ended = f"all {count} that were asked for together have ended: " if count > 1 else ""
         return f"{ended}{what} is ready to be told"
 
-    def _heard(self, event: Event) -> str:
+    def _telling(self, event: Event) -> TellingRecord | None:
         row = self._deliveries.get(event.delivery_id or "")
         tellings = row.tellings if row is not None else ()
-        heard = next((t.heard for t in tellings if t.telling_id == event.telling_id), "")
+        return next((t for t in tellings if t.telling_id == event.telling_id), None)
+
+    def _joined(self, event: Event) -> bool:
+        telling = self._telling(event)
+        return telling is not None and telling.mode == "next_turn"
+
+    def _heard(self, event: Event) -> str:
+        telling = self._telling(event)
+        heard = telling.heard if telling is not None else ""
         return f"; the caller heard: {shown(heard, reveal=self._reveal)}" if heard else ""
 
     # Dead letters and sessions

@@ -193,3 +193,53 @@ def test_a_replay_is_timed_from_its_own_start():
         "check (op-checks) started again (attempt 2)",
         "check (op-checks) succeeded on attempt 2 after 3 s",
     ]
+
+
+def with_telling(outcome: str) -> DeliveryRow:
+    telling = TellingRecord(
+        telling_id="t1", started_at=1.0, ended_at=2.0, heard="", outcome=outcome, mode="next_turn"
+    )
+    return update("d1", CHECK, tellings=(telling,))
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "row", "words"),
+    [
+        (
+            "delivery_started",
+            {"detail": {"mode": "next_turn"}},
+            update("d1", CHECK),
+            "is to be told with the answer to the caller",
+        ),
+        (
+            "delivery_started",
+            {"detail": {"mode": "proactive"}},
+            update("d1", CHECK),
+            "the bot begins to tell",
+        ),
+        ("delivery_spoken", {}, with_telling("completed"), "told with the answer to the caller"),
+        (
+            "delivery_withdrawn",
+            {"reason": "uncovered"},
+            with_telling("uncovered"),
+            "was heard, and did not tell",
+        ),
+        (
+            "delivery_withdrawn",
+            {"reason": "withdrawn"},
+            with_telling("withdrawn"),
+            "no answer came that told",
+        ),
+        (
+            "delivery_ready",
+            {"reason": "partial"},
+            update("d1", CHECK),
+            "a part of what was asked for together",
+        ),
+    ],
+)
+def test_what_joins_an_answer_and_what_is_a_part_says_so(name, fields, row, words):
+    (line,) = told(
+        event(name, 1.0, delivery_id="d1", batch_id="b1", telling_id="t1", **fields), deliveries=[row]
+    )
+    assert words in line
