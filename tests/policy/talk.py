@@ -48,7 +48,7 @@ def bot(
     native = {name: native_tool(name) for name in tools}
     async_tools = AsyncTools(
         session_id=SESSION,
-        tools=decorated if ours else [],
+        tools=options.pop("handlers", decorated if ours else []),
         adopt=True if ours else {name: TellingOptions(**o) for name, o in tools.items()},
         store=store or memory_store(),
         **options,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Who waits for running work is not idle: neither the caller nor the worker."""
 
+import asyncio
+
 import pytest
 from pipecat.frames.frames import UserIdleTimeoutUpdateFrame
 from pipecat.processors.aggregators.llm_response_universal import LLMUserAggregatorParams
@@ -8,7 +10,7 @@ from pipecat.turns.user_start import VADUserTurnStartStrategy
 from pipecat.turns.user_stop import SpeechTimeoutUserTurnStopStrategy
 from pipecat.turns.user_turn_strategies import UserTurnStrategies
 
-from pipecat_async_tools import AsyncTools, ConfigurationError
+from pipecat_async_tools import AsyncTools, ConfigurationError, OperationContext, async_tool
 from pipecat_async_tools.testing import virtual_time
 from tests.conversations.facts import SLOT
 from tests.conversations.script import Door
@@ -103,3 +105,19 @@ def test_wrong_seconds_are_refused(options):
     (name,) = options
     with pytest.raises(ConfigurationError, match=name):
         AsyncTools(session_id="s", store="sqlite:///:memory:", **options)
+
+
+@virtual_time
+async def test_progress_does_not_make_the_timer_believe_that_the_work_is_over():
+    @async_tool(timeout_secs=60)
+    async def check_slots(op: OperationContext, asked: str) -> dict:
+        """Check slots."""
+        await asyncio.sleep(4)
+        await op.progress("one of two looked at")
+        await asyncio.sleep(20)
+        return {"slot": "10:00"}
+
+    call = watched(Door.ASYNC_TOOL, user_idle_timeout_secs=IDLE_SECS, handlers=[check_slots])
+    timeline = await heard_out(call, 30)
+    assert said(timeline, "one of two looked at.").ended_at + IDLE_SECS < 26.0
+    assert call.seen["idle"] == []
