@@ -227,8 +227,8 @@ class DeliveryDesk:
         told = envelope.after(telling, state="pending", text=text)
         if telling.outcome == "completed":
             told = replace(told, state="spoken")
-        elif told.attempts > self._policy.max_tellings:
-            told = replace(told, state="undeliverable", reason=f"gave up after {told.attempts} attempts")
+        elif (tries := max(told.attempts, told.misses)) > self._policy.max_tellings:
+            told = replace(told, state="undeliverable", reason=f"gave up after {tries} attempts")
         if telling.outcome == "interrupted":
             self._cut_off_in[envelope.delivery_id] = turn_id
         self._put(told, _EVENT_OF[telling.outcome], telling.outcome, telling.telling_id)

@@ -191,8 +191,16 @@ class Envelope:
 
     @property
     def attempts(self) -> int:
-        """Tellings that count: one withdrawn before its first audio never started."""
-        return sum(t.outcome != "withdrawn" for t in self.tellings)
+        """Tellings that count: one withdrawn before its first audio never started.
+
+        An answer that was heard and did not tell it bothered nobody.
+        """
+        return sum(t.outcome not in ("withdrawn", "uncovered") for t in self.tellings)
+
+    @property
+    def misses(self) -> int:
+        """How often an answer was heard that had been asked to tell it, and did not."""
+        return sum(t.outcome == "uncovered" for t in self.tellings)
 
     @property
     def cut_offs(self) -> int:

@@ -294,7 +294,7 @@ async def _and_then(
     call = _staged(conversation, door, first.mind, store, wording)
     conversation.then(call)
     call.model_says(first.mind.reply)
-    after = await call.run(until=conversation.until + 5.0)
+    after = await call.run(until=conversation.until + 10.0)
     gap = before.ended_at
     after.heard = [
         *before.heard,

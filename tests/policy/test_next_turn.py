@@ -189,3 +189,18 @@ async def test_the_live_state_has_the_progress():
     timeline = await call.run(until=9)
     (asked_then,) = [run for run in timeline.model_runs if "How far" in str(run.last_message)]
     assert '"progress": "2 of 3 done"' in str(asked_then.messages)
+
+
+@both_doors
+@virtual_time
+async def test_answers_that_never_tell_it_end_in_the_dead_letters(door):
+    call = asked(door, delivery=DeliveryPolicy(proactive=False, max_tellings=2))
+    call.model_says("Take the bus.", when="how do I get there")
+    call.tool_finishes("check_slots", at=4.0, result=RESULT)
+    for at in (6.0, 12.0, 18.0):
+        call.user_says(at=at, until=at + 1.0, text="And how do I get there?")
+    timeline = await heard_out(call, 25)
+    delivery = delivery_about(timeline, "check_slots")
+    assert [t.outcome for t in delivery.tellings] == ["uncovered"] * 3
+    assert (delivery.state, delivery.reason) == ("undeliverable", "gave up after 3 attempts")
+    assert delivery.attempts == 0
