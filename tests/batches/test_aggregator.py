@@ -304,3 +304,20 @@ async def test_a_batch_that_was_released_closes_with_its_last_member(a, b):
     frames = [first, accepted(a), BatchReleasedFrame("batch-1"), SleepFrame(sleep=1.0), ended(a, result=1)]
     [delivery] = await bench.deliveries(*frames)
     assert [o.result for o in delivery.operations] == [1]
+
+
+@virtual_time
+async def test_a_batch_that_is_over_while_a_part_is_taken_out_tells_the_rest_behind_it(a, b):
+    bench = Bench(max_wait_secs=2.0)
+    at_once = bench.aggregator._deliver_part
+
+    async def slowly(batch_id):
+        row = await at_once(batch_id)
+        await asyncio.sleep(0.5)
+        return row
+
+    bench.aggregator._deliver_part = slowly
+    frames = [opened("a", "b"), accepted(a), accepted(b), ended(a, result=1), SleepFrame(sleep=2.2)]
+    part, rest = await bench.deliveries(*frames, ended(b, result=2), SleepFrame(sleep=1.0))
+    assert [[o.result for o in d.operations] for d in (part, rest)] == [[1], [2]]
+    assert part.delivery_id != rest.delivery_id

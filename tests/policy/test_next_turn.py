@@ -4,11 +4,14 @@
 import asyncio
 
 import pytest
+from pipecat.frames.frames import LLMMessagesTransformFrame
+from pipecat.processors.aggregators.llm_response_universal import LLMUserAggregator
 
 from pipecat_async_tools import AsyncTools, DeliveryPolicy, OperationContext, async_tool
-from pipecat_async_tools.testing import Call, SimulatedCall, virtual_time
+from pipecat_async_tools.testing import Call, SimulatedCall, native_tool, virtual_time
 from tests.conversations.facts import FAILED, SLOT
 from tests.conversations.judging import times_heard
+from tests.conversations.props import SlowWayToContext, behind
 from tests.policy.talk import HOUSE, bot, both_doors, delivery_about, heard_out, said, texts
 
 RESULT = {"slot": "10:00"}
@@ -204,3 +207,46 @@ async def test_answers_that_never_tell_it_end_in_the_dead_letters(door):
     assert [t.outcome for t in delivery.tellings] == ["uncovered"] * 3
     assert (delivery.state, delivery.reason) == ("undeliverable", "gave up after 3 attempts")
     assert delivery.attempts == 0
+
+
+@both_doors
+@virtual_time
+async def test_a_run_that_follows_in_the_same_answer_is_not_asked_to_tell_it_again(door):
+    call = asked(door)
+    call.line.model.register_function("clock", native_tool("clock"), cancel_on_interruption=True)
+    call.model_says(f"Let me see. {SLOT.sentence}", when="how late", calls=[Call("clock")], times=1)
+    call.user_says(at=5.0, until=7.0, text="How late is it?")
+    call.tool_finishes("check_slots", at=6.0, result=RESULT)
+    call.tool_finishes("clock", at=8.5, result="noon")
+    timeline = await heard_out(call, 20)
+    (follows,) = [r for r in timeline.model_runs if r.last_message.get("role") == "tool" and r.at > 8.0]
+    assert "[UPDATE BEING TOLD]" in str(follows.messages) and "[UPDATE PENDING]" not in str(follows.messages)
+    assert times_heard(timeline, SLOT) == 1
+    assert [t.outcome for t in delivery_about(timeline, "check_slots").tellings] == ["completed"]
+
+
+class SlowEdits(SlowWayToContext):
+    """Delays what is put before the model for the next answer."""
+
+    async def pass_on(self, frame, direction):
+        if isinstance(frame, LLMMessagesTransformFrame) and not frame.run_llm:
+            self.create_task(self._late(frame, direction))
+        else:
+            await self.push_frame(frame, direction)
+
+    async def _late(self, frame, direction):
+        await asyncio.sleep(2.0)
+        await self.push_frame(frame, direction)
+
+
+@both_doors
+@virtual_time
+async def test_what_comes_too_late_for_the_answer_is_not_put_before_it(door):
+    call = asked(door, call={"arrange": behind(LLMUserAggregator, SlowEdits())})
+    call.user_asks("And how do I get there?", at=5.0, until=7.0, answer="Take the bus.", thinks_secs=3.0)
+    call.tool_finishes("check_slots", at=6.5, result=RESULT)
+    timeline = await heard_out(call, 25)
+    first, *_ = delivery_about(timeline, "check_slots").tellings
+    assert (first.mode, first.outcome, first.heard) == ("next_turn", "withdrawn", "")
+    assert not any("[UPDATE PENDING]" in str(run.messages) for run in timeline.model_runs)
+    assert times_heard(timeline, SLOT) == 1

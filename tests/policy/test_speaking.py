@@ -223,6 +223,23 @@ class TestProgress:
         assert not any(9.0 < u.started_at < answer.started_at for u in timeline.heard)
 
     @virtual_time
+    async def test_of_what_has_ended_none_is_spoken(self):
+        @async_tool(speak="never")
+        async def look(op: OperationContext) -> str:
+            """Look."""
+            await asyncio.sleep(3)
+            await op.progress("half looked at")
+            await asyncio.sleep(2)
+            return "done"
+
+        tools = [look, grant_accesses]
+        call = SimulatedCall(AsyncTools(session_id="s", tools=tools, store="sqlite:///:memory:"))
+        call.user_says(at=0.5, until=1.5, text="Look, and grant it.")
+        call.model_says("Sure.", when="grant it", calls=[Call("look")])
+        timeline = await call.run(until=20)
+        assert "half looked at" not in timeline.heard_text
+
+    @virtual_time
     async def test_it_does_not_disarm_the_deadline(self):
         @async_tool(timeout_secs=6)
         async def grant(op: OperationContext) -> str:

@@ -108,7 +108,7 @@ async def test_what_is_uninterruptible_is_heard_to_its_end_whatever_the_caller_s
     alarm = said(timeline, "There is smoke")
     assert alarm.started_at < 7.6 and "There is smoke in the kitchen." in alarm.text
     delivery = delivery_about(timeline, "watch_alarm")
-    assert [t.outcome for t in delivery.tellings] == ["completed"]
+    assert [(t.outcome, t.heard) for t in delivery.tellings] == [("completed", ALARM.sentence)]
     assert said(timeline, "What is it?")
 
 
