@@ -57,6 +57,10 @@ def in_real_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     return run
 
 
+HICCUP_SECS = 0.35
+"""A busy machine can leave a gap this long in what is one utterance; the quiet window is longer."""
+
+
 class Microphone(BaseInputTransport):
     """An input transport that sends audio in real time: silence, or a voice."""
 
@@ -213,10 +217,15 @@ class RealtimeCall:
     def utterances(self) -> list[Utterance]:
         """What the caller heard, in seconds of the call."""
         origin = self._started_at
-        return [
-            Utterance(u.started_at - origin, u.ended_at - origin, u.text)
-            for u in self.output.far_end.utterances(origin + self.now)
-        ]
+        found: list[Utterance] = []
+        for u in self.output.far_end.utterances(origin + self.now):
+            if found and u.started_at - origin - found[-1].ended_at < HICCUP_SECS:
+                found[-1] = Utterance(
+                    found[-1].started_at, u.ended_at - origin, f"{found[-1].text} {u.text}".strip()
+                )
+            else:
+                found.append(Utterance(u.started_at - origin, u.ended_at - origin, u.text))
+        return found
 
     @property
     def heard(self) -> str:

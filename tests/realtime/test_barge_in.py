@@ -50,7 +50,8 @@ async def test_an_update_that_was_cut_off_is_told_again_shorter():
 
         await call.until(call.spoken)
         assert [t.outcome for t in call.delivery.tellings] == ["interrupted", "completed"]
-        assert [u.text for u in call.utterances[-2:]] == ["Sure.", REST]
+        # In one piece or, where the machine was busy, with a gap in it.
+        assert call.heard.endswith(f"Sure. {REST}")
         assert cut_off.heard in server.messages("You were cut off")[0].item["content"][0]["text"]
         assert len(server.messages(UPDATE_MARKER)) == 2 and bench.runs == 1
         assert not server.errors() and not call.recorder.errors
@@ -95,7 +96,8 @@ async def test_turns_found_on_this_side_drive_the_model_the_same_way():
         await call.until(call.spoken)
 
         assert [t.outcome for t in call.delivery.tellings] == ["interrupted", "completed"]
-        assert [u.text for u in call.utterances[-2:]] == ["Sure.", REST]
+        # In one piece or, where the machine was busy, with a gap in it.
+        assert call.heard.endswith(f"Sure. {REST}")
         asked_at = server.messages(UPDATE_MARKER)[0].at
         assert [s.at > asked_at for s in server.of_type("conversation.item.truncate")].count(True) == 1
         assert len(server.messages(UPDATE_MARKER)) == 2 and len(server.messages(CUT_OFF_MARKER)) == 1

@@ -79,6 +79,8 @@ async def test_a_request_that_nothing_answers_is_given_up():
         await ask_for_slots(call, update="")
         bench.result.set()
         await call.until(lambda: call.deliveries and call.delivery.state == "undeliverable")
+        # What takes the last attempt back is on its way to the wire by then.
+        await call.until(lambda: len(server.messages(PUT_OFF_MARKER)) == 3)
         wire = len(server.seen)
         await asyncio.sleep(0.5)
 
