@@ -135,6 +135,7 @@ class ActivityGate(PassingProcessor):
         self._greeting_timeout_secs = greeting_timeout_secs
         self._started_at = 0.0
         self._realtime: RealtimeConversation | None = None
+        self._line = False
         self._dropping = False
         self._spoke_before: dict[str, bool] = {}
         self._wake = asyncio.Event()
@@ -187,8 +188,9 @@ class ActivityGate(PassingProcessor):
         if isinstance(frame, VADUserStartedSpeakingFrame):
             caller.vad_started(now)
             await self._caller_was_first(now)
-            if caller.turn_is_open and self._course.caller_speaks_on(now):
-                await self._fall_silent(now)
+            if caller.turn_is_open and (self._course.caller_speaks_on(now) or self._says_a_line(now)):
+                self._dropping = bool(self._course.telling and self._course.telling.is_responding)
+                await self._silence_voice(now)
         elif isinstance(frame, VADUserStoppedSpeakingFrame):
             caller.vad_stopped(now)
         elif isinstance(frame, UserStartedSpeakingFrame):
@@ -217,8 +219,7 @@ class ActivityGate(PassingProcessor):
     def _meet(self, service: LLMServiceMetadataFrame) -> None:
         if not service.is_realtime_service or self._realtime is not None:
             return
-        put_off = self._wording.put_off()
-        self._realtime = RealtimeConversation(self._context.push, self.push_frame, put_off)
+        self._realtime = RealtimeConversation(self._context.push, self.push_frame, self._wording.put_off())
         self._context = self._realtime
         self._course.speak_through(self._realtime)
         self._clocks.speech_to_speech()
@@ -267,6 +268,7 @@ class ActivityGate(PassingProcessor):
             return
         await self._course.words(frame.text, now)
         if frame.text.strip():
+            self._line = False
             self._clocks.response.words(now)
             self._clocks.caller.answered()
             self._clocks.playback.handed_over(now)
@@ -296,8 +298,14 @@ class ActivityGate(PassingProcessor):
             await self._say(self._wording.acknowledgement(frame.tools), now)
 
     async def _say(self, text: str, now: float) -> None:
+        self._line = True
         self._clocks.playback.handed_over(now)
         await self.push_frame(TTSSpeakFrame(text))
+
+    def _says_a_line(self, now: float) -> bool:
+        """Whether a line of our own, that work has begun or goes on, may be heard or on its way."""
+        self._line = self._line and self._clocks.playback.is_busy(now)
+        return self._line
 
     # The moment
 
@@ -392,11 +400,6 @@ class ActivityGate(PassingProcessor):
         if telling.text.strip():
             # Its words are with the voice already, and not every turn start interrupts.
             await self._silence_voice(now)
-
-    async def _fall_silent(self, now: float) -> None:
-        telling = self._course.telling
-        self._dropping = telling is not None and telling.is_responding
-        await self._silence_voice(now)
 
     async def _silence_voice(self, now: float) -> None:
         await self.push_frame(InterruptionFrame())

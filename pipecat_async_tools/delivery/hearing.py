@@ -59,6 +59,7 @@ class HeardTelling:
     text: str = ""
     generated_secs: float = 0.0
     _words: list[_Words] = field(default_factory=list[_Words])
+    _lags: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -126,7 +127,10 @@ class HeardTelling:
         """
         heard_at = now if timed else max(now, self.audible_until)
         if timed and self.audio_secs and now > self.audible_until + _LATE_AUDIO_SECS:
-            # The audio lags behind the clock of the words: they count once all of it was played.
+            self._lags = True
+        if timed and self._lags:
+            # The audio lags behind the clock of the words, and does not make up for it: they count once
+            # all of it was played.
             heard_at = math.inf
         self._words.append(_Words(text, heard_at, timed))
 

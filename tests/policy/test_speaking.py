@@ -223,6 +223,17 @@ class TestProgress:
         assert not any(9.0 < u.started_at < answer.started_at for u in timeline.heard)
 
     @virtual_time
+    async def test_a_caller_who_speaks_on_in_an_open_turn_silences_it(self):
+        call = granting(delivery=DeliveryPolicy(progress_gap_secs=1.0))
+        # The noise opens a turn that Pipecat keeps open for 5 s, and in which it interrupts no more.
+        call.user_says(at=4.0, until=4.3, text=None)
+        call.user_says(at=6.85, until=8.0, text=None)
+        timeline = await call.run(until=10)
+        line = next(u for u in timeline.heard if 6.0 < u.started_at < 7.05)
+        assert line.started_at < 7.05 and line.ended_at == pytest.approx(7.05, abs=0.06)
+        assert "done" not in line.text
+
+    @virtual_time
     async def test_of_what_has_ended_none_is_spoken(self):
         @async_tool(speak="never")
         async def look(op: OperationContext) -> str:
