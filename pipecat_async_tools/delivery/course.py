@@ -12,7 +12,13 @@ from pipecat_async_tools.delivery.clocks import CallClocks, ChannelState, ClockP
 from pipecat_async_tools.delivery.context import ContextEditor
 from pipecat_async_tools.delivery.desk import DeliveryDesk, Due
 from pipecat_async_tools.delivery.envelope import Envelope
-from pipecat_async_tools.delivery.facts import all_heard, partly_told, rest_of
+from pipecat_async_tools.delivery.facts import (
+    all_heard,
+    can_be_checked,
+    names_request,
+    partly_told,
+    rest_of,
+)
 from pipecat_async_tools.delivery.joining import Joining
 from pipecat_async_tools.delivery.policy import DeliveryPolicy
 from pipecat_async_tools.delivery.rights import TellingRights
@@ -339,7 +345,7 @@ class TellingCourse:
             return outcome
         if all_heard(delivery.told, f"{delivery.heard} {heard}", language):
             return "completed"
-        if telling.shared:
+        if telling.shared and not self._told_beside(delivery, heard, complete=outcome == "completed"):
             # It answered something else, and left the update out.
             return "lost" if outcome == "completed" else "interrupted"
         complete = telling.phase is Phase.HANDED_OVER and not rest_of(telling.text, heard)
@@ -357,6 +363,12 @@ class TellingCourse:
         # Cut off in the answer, before a word of the update: then it never started.
         begun = any(partly_told(o, heard, self._wording.language) for o in delivery.told)
         return "interrupted" if begun else "withdrawn"
+
+    def _told_beside(self, delivery: Envelope, heard: str, *, complete: bool) -> bool:
+        """Return whether a response to something else told it: what has no facts is known by its request."""
+        unchecked = [o for o in delivery.told if not can_be_checked([o])]
+        named = all(names_request(o, heard) for o in unchecked)
+        return complete and named and self._covers(delivery, heard, complete=True)
 
     def _covers(self, delivery: Envelope, words: str, *, complete: bool) -> bool:
         try:

@@ -85,6 +85,15 @@ def partly_told(operation: Operation, heard: str, language: str = "en") -> bool:
     return named or facts_heard(operation, heard, language)[0] > 0
 
 
+def names_request(operation: Operation, heard: str) -> bool:
+    """Return whether anything of what was asked for was heard: the tool, or a value it was given.
+
+    It is what an outcome without numbers and names, such as a failure, can be known by.
+    """
+    asked = [operation.tool.replace("_", " "), *_facts(dict(operation.arguments))]
+    return not {word for fact in asked for word in words_in(fact)}.isdisjoint(words_in(heard))
+
+
 def can_be_checked(operations: Sequence[Operation]) -> bool:
     """Return whether each outcome has numbers or names that could be looked for in what was heard."""
     return bool(operations) and all(numbers_and_names(operation) for operation in operations)

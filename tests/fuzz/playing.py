@@ -14,7 +14,7 @@ from pipecat.services.llm_service import FunctionCallParams
 
 from pipecat_async_tools import AsyncTools, Wording, async_tool
 from pipecat_async_tools.delivery.envelope import Envelope
-from pipecat_async_tools.delivery.facts import all_heard, rest_of
+from pipecat_async_tools.delivery.facts import all_heard, rest_of, squeezed
 from pipecat_async_tools.delivery.wording import UPDATE_MARKER
 from pipecat_async_tools.operations.operation import Operation, OperationStatus
 from pipecat_async_tools.snapshot import SessionSnapshot
@@ -42,8 +42,12 @@ GREETING = "Hello again."
 # A call is over when nothing is owed and nothing happened for so long.
 _OVER_AFTER_SECS = 1.5
 _LONGEST_WAIT_SECS = 45.0
-_NTH = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_MOST_RUNS = 9
+_NTH = (
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+    *("thirty", "forty", "fifty", "sixty"),
+)
+_MOST_RUNS = len(_NTH)
 
 _FILLER = "Well so here we go on and on with very little to say"
 _NAMES = {
@@ -101,7 +105,8 @@ class FuzzWording(Wording):
     def template(self, deliveries: Sequence[Envelope]) -> str:
         # What the model told before it was cut off can have stood in another order.
         left = [o for d in deliveries for o in d.told if not all_heard([o], d.heard)]
-        text = " ".join(dict.fromkeys(fact_of(o).sentence for o in left))
+        sentences = dict.fromkeys(fact_of(o).sentence for o in left)
+        text = " ".join(s for s in sentences if all(squeezed(s) not in squeezed(d.heard) for d in deliveries))
         return rest_of(text, " ".join(d.heard for d in deliveries)) or text
 
 

