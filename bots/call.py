@@ -18,7 +18,7 @@ from pipecat.workers.runner import WorkerRunner
 from bots.clinic import TOOLS
 from bots.native_tools import native
 from bots.services import Services
-from pipecat_async_tools import AsyncTools
+from pipecat_async_tools import AsyncTools, CarrierMarks
 
 GREETING: LLMStandardMessage = {"role": "developer", "content": "Greet the caller."}
 
@@ -63,6 +63,7 @@ def build_call(
     session_id: str,
     store: str | None = None,
     plain: bool = False,
+    marks: CarrierMarks | None = None,
     idle_timeout_secs: float | None = 300,
 ) -> Call:
     """Build the pipeline of a call.
@@ -73,12 +74,13 @@ def build_call(
         session_id: What the call's operations and deliveries are filed under.
         store: The URL of the store they are kept in; None leaves it to the plug-in.
         plain: Whether Pipecat runs the tools by itself, without the plug-in.
+        marks: Of a phone line, what its carrier has played.
         idle_timeout_secs: Seconds without speech until the call is ended.
 
     Returns:
         The call, ready to run.
     """
-    async_tools = None if plain else AsyncTools(session_id=session_id, tools=TOOLS, store=store)
+    async_tools = None if plain else AsyncTools(session_id=session_id, tools=TOOLS, store=store, marks=marks)
     context = LLMContext(tools=[*async_tools.functions] if async_tools else [native(tool) for tool in TOOLS])
     aggregators = LLMContextAggregatorPair(
         context, user_params=LLMUserAggregatorParams(vad_analyzer=SileroVADAnalyzer())

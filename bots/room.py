@@ -27,7 +27,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from pipecat.runner.types import DailyRunnerArguments, RunnerArguments
+from pipecat.runner.types import DailyRunnerArguments, RunnerArguments, WebSocketRunnerArguments
 from pipecat.runner.utils import create_transport
 from pipecat.transports.base_transport import BaseTransport, TransportParams
 
@@ -36,6 +36,7 @@ from bots.call import build_call
 from bots.clinic import CLINIC_URL, INSTRUCTIONS
 from bots.clinic_service import Behaviour, ClinicService
 from bots.services import Services, offline_services
+from pipecat_async_tools import CarrierMarks
 
 CLOUD_KEYS = ("DEEPGRAM_API_KEY", "OPENAI_API_KEY", "CARTESIA_API_KEY")
 TRANSPORT_KEYS = {
@@ -77,13 +78,30 @@ async def bot(runner_args: RunnerArguments) -> None:
         runner_args: The transport and the command line's options.
     """
     options = runner_args.cli_args or argparse.Namespace(offline=False, plain=False)
-    transport = await create_transport(runner_args, TRANSPORT_PARAMS)
+    phone = _twilio() if isinstance(runner_args, WebSocketRunnerArguments) else None
+    of_kind = {**TRANSPORT_PARAMS, **({"twilio": lambda: phone} if phone else {})}
+    transport = await create_transport(runner_args, of_kind)
+    marks = _marks(phone, runner_args)
     async with _services(offline=options.offline) as services, _back_office():
-        await run_bot(transport, services, runner_args, plain=options.plain)
+        await run_bot(transport, services, runner_args, plain=options.plain, marks=marks)
+
+
+def _marks(phone: TransportParams | None, runner_args: RunnerArguments) -> CarrierMarks | None:
+    stream_id = runner_args.call_data.stream_id if runner_args.call_data else None
+    if phone is None or not stream_id:
+        return None
+    from bots.phone_line import ask_carrier  # noqa: PLC0415 - needs the websocket extra
+
+    return ask_carrier(phone, stream_id)
 
 
 async def run_bot(
-    transport: BaseTransport, services: Services, runner_args: RunnerArguments, *, plain: bool
+    transport: BaseTransport,
+    services: Services,
+    runner_args: RunnerArguments,
+    *,
+    plain: bool,
+    marks: CarrierMarks | None = None,
 ) -> None:
     """Run a call from the caller's arrival to the hang-up.
 
@@ -92,12 +110,14 @@ async def run_bot(
         services: Ears, model and voice.
         runner_args: What the runner knows of the call.
         plain: Whether Pipecat runs the tools by itself, without the plug-in.
+        marks: Of a phone line, what its carrier has played.
     """
     call = build_call(
         transport,
         services,
         session_id=_session_id(runner_args),
         plain=plain,
+        marks=marks,
         idle_timeout_secs=runner_args.pipeline_idle_timeout_secs,
     )
 

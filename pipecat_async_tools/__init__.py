@@ -18,6 +18,7 @@ from pipecat_async_tools.async_tools import AsyncTools
 from pipecat_async_tools.batches.batch import BatchPolicy
 from pipecat_async_tools.delivery.clocks import ChannelState, ClockParams
 from pipecat_async_tools.delivery.envelope import Envelope
+from pipecat_async_tools.delivery.marks import CarrierMarks, MarkingSerializer
 from pipecat_async_tools.delivery.phrases import Phrases
 from pipecat_async_tools.delivery.policy import (
     AttachToNextResponse,
@@ -59,6 +60,7 @@ __all__ = [
     "AttachToNextResponse",
     "BatchPolicy",
     "BatchSnapshot",
+    "CarrierMarks",
     "ChannelState",
     "ClockParams",
     "ConfigurationError",
@@ -72,6 +74,7 @@ __all__ = [
     "Executor",
     "IllegalTransitionError",
     "LocalExecutor",
+    "MarkingSerializer",
     "Operation",
     "OperationContext",
     "OperationPolicy",

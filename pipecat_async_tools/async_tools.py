@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from pipecat_async_tools.delivery.envelope import Envelope
 from pipecat_async_tools.delivery.gate import ActivityGate
 from pipecat_async_tools.delivery.keep_alive import KeepAlive
 from pipecat_async_tools.delivery.live_state import LiveState
+from pipecat_async_tools.delivery.marks import CarrierMarks
 from pipecat_async_tools.delivery.playback import PlaybackTracker
 from pipecat_async_tools.delivery.policy import DeliveryPolicy
 from pipecat_async_tools.delivery.progress import ProgressSpeech
@@ -54,11 +54,8 @@ from pipecat_async_tools.session import SessionKeeper
 from pipecat_async_tools.snapshot import BatchSnapshot, SessionSnapshot
 from pipecat_async_tools.store.base import Store
 from pipecat_async_tools.store.rows import delivery_id
-from pipecat_async_tools.store.url import store_from_url
+from pipecat_async_tools.store.url import open_to
 from pipecat_async_tools.wiring import Wiring
-
-STORE_VARIABLE = "PIPECAT_ASYNC_TOOLS_STORE"
-DEFAULT_STORE = "sqlite:///calls.db"
 
 # How long what is being said may go on after the last operation has ended.
 _FAREWELL_SECS = 30.0
@@ -91,6 +88,7 @@ class AsyncTools(BaseObject):
         clocks: ClockParams | None = None,
         wording: Wording | None = None,
         channel: str = "",
+        marks: CarrierMarks | None = None,
         drain_secs: float = 10.0,
         lease_secs: float = 10.0,
         greeting_timeout_secs: float = 5.0,
@@ -118,6 +116,8 @@ class AsyncTools(BaseObject):
             clocks: After how long a state that nothing ended is taken for over.
             wording: What is said.
             channel: What kind of channel it is, such as "webrtc" or "twilio", for policies.
+            marks: Of a :class:`~pipecat_async_tools.delivery.marks.MarkingSerializer`, on a phone line:
+                then only what the carrier has played counts as heard.
             drain_secs: Seconds that running operations may go on after the pipeline has ended.
             lease_secs: Seconds after which what a dead process held or ran is free for others.
             greeting_timeout_secs: Seconds after which what an earlier call left is told although the bot
@@ -152,7 +152,7 @@ class AsyncTools(BaseObject):
         self._told: Mapping[str, TellingOptions] = {**self._specs, **declared(adopt)}
         self._drain_secs = drain_secs
         self._undeliverable_after_secs = undeliverable_after_secs
-        self._store, self._owns_store = _store_of(store)
+        self._store, self._owns_store = open_to(store)
         owner = new_id("call")
         self._background = Background()
         self._started = False
@@ -161,6 +161,8 @@ class AsyncTools(BaseObject):
             self._register_event_handler(name)
 
         self._clocks = CallClocks(clock_params, channel=channel, language=lambda: wording.language)
+        if marks:
+            self._clocks.ask_carrier(marks)
         journal = Journal(session_id=session_id, now=_now, publish=self._publish)
         guard = TurnGuard(
             turn_id=lambda: self._clocks.caller.turn_id,
@@ -409,10 +411,3 @@ class AsyncTools(BaseObject):
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _store_of(store: Store | str | None) -> tuple[Store, bool]:
-    """Return the store, and whether it is ours to close."""
-    if store is None:
-        store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
-    return (store_from_url(store), True) if isinstance(store, str) else (store, False)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from pipecat_async_tools.async_tools import STORE_VARIABLE
+from pipecat_async_tools.store.url import STORE_VARIABLE
 
 
 @pytest.fixture(autouse=True)

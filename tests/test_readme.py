@@ -28,7 +28,7 @@ def run_block(number: int, **names: Any) -> dict[str, Any]:
 
 
 def test_every_python_block_is_run_here():
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
 
 
 @virtual_time
@@ -62,7 +62,7 @@ async def test_a_worker_runs_what_a_bot_left_behind():
         booked.append((date, doctor, headers["Idempotency-Key"]))
         return {"slot": "10:15"}
 
-    book = run_block(1, clinic=SimpleNamespace(book=answer))["book"]
+    book = run_block(2, clinic=SimpleNamespace(book=answer))["book"]
     spec = spec_of(book)
     assert spec.intent_key({"date": "d", "doctor": "w", "note": "a"}) == spec.intent_key(
         {"date": "d", "doctor": "w", "note": "b"}
@@ -71,7 +71,7 @@ async def test_a_worker_runs_what_a_bot_left_behind():
     left = operation(tool="book", arguments={"date": "2026-12-03", "doctor": "Wu"}, idempotent=True)
     await store.accept([left], owner="a bot that is gone")
 
-    names = run_block(2, book=book, send_message=None)
+    names = run_block(3, book=book, send_message=None)
     names["store_from_url"] = lambda url: store
     working = asyncio.create_task(names["work"]())
     await asyncio.sleep(25)
@@ -81,8 +81,14 @@ async def test_a_worker_runs_what_a_bot_left_behind():
     assert (await store.operation(left.operation_id)).result == {"slot": "10:15"}
 
 
+@virtual_time
+async def test_a_phone_line_is_asked_what_it_played():
+    names = run_block(1)
+    assert names["async_tools"]._clocks.playback.marks is names["serializer"].marks
+
+
 def test_the_conversation_comes_out_as_it_says():
-    run_block(3)["test_the_update_waits_for_the_caller"]()
+    run_block(4)["test_the_update_waits_for_the_caller"]()
 
 
 def test_the_two_commands_are_targets_of_the_makefile():

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipecat_async_tools.delivery.hearing import Hearing
+from pipecat_async_tools.delivery.marks import CarrierMarks
 from pipecat_async_tools.errors import ConfigurationError
 
 # The end of a turn is known a moment before the words of it.
@@ -254,6 +255,7 @@ class PlaybackClock:
         self._handed_over_at: float | None = None
         self._on_their_way: dict[int, float] = {}
         self.audible_until = 0.0
+        self.marks: CarrierMarks | None = None
 
     def handed_over(self, now: float) -> None:
         """Words were given to the voice."""
@@ -285,6 +287,10 @@ class PlaybackClock:
         """A piece of audio left the output; it is heard for as long as it lasts."""
         self.audible_until = max(self.audible_until, now) + duration_secs
 
+    def played(self, now: float) -> None:
+        """The carrier has played everything it was sent so far."""
+        self.audible_until = max(self.audible_until, now)
+
     def interrupted(self, now: float) -> None:
         """What was on its way was thrown away."""
         self._on_their_way.clear()
@@ -293,7 +299,7 @@ class PlaybackClock:
 
     def is_busy(self, now: float) -> bool:
         """Whether the bot is heard, or words are on their way through the voice and not given up."""
-        if now < self.audible_until:
+        if now < self.audible_until or (self.marks is not None and self.marks.are_awaited):
             return True
         # A bot-stopped can come late, or never: without audio the flag alone proves nothing for long.
         if self._bot_speaking and now - self.audible_until < self._params.audio_timeout_secs:
@@ -346,6 +352,11 @@ class CallClocks:
         self.operations = OperationsClock()
         self.hearing = Hearing()
         self.on_change: Callable[[], None] = lambda: None
+
+    def ask_carrier(self, marks: CarrierMarks) -> None:
+        """Believe only what a phone carrier says it has played."""
+        self.hearing.marks = self.playback.marks = marks
+        marks.on_return = lambda: self.on_change()
 
     def interrupted(self, now: float) -> None:
         """The caller took the turn; where the bot was heard, they interrupted it."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pipecat.frames.frames import Frame, LLMMessagesTransformFrame, SystemFrame
 
 from pipecat_async_tools.background import Background
 from pipecat_async_tools.delivery.envelope import ContextUpdated, Envelope
+
+_TRIM_TRIES, _TRIM_EVERY_SECS = 5, 0.1
 
 Message = dict[str, Any]
 PushUpstream = Callable[[Frame], Awaitable[None]]
@@ -137,6 +140,37 @@ class ContextEditor:
 
         await self._apply(self._replace_frame(edit, run_llm=False), deliveries if message is not None else ())
 
+    def trim(self, said: str, heard: str) -> None:
+        """Take out of the history what a carrier was sent and has not played.
+
+        Args:
+            said: What Pipecat took for heard.
+            heard: How much of it was.
+        """
+        if len(heard) < len(said):
+            self._background.spawn(self._trim(said, heard))
+
+    async def _trim(self, said: str, heard: str) -> None:
+        done = False
+
+        def edit(messages: list[Any]) -> list[Any]:
+            nonlocal done
+            place = _last_saying(messages, said)
+            if done or place is None:
+                return messages
+            done = True
+            before, _, _ = messages[place]["content"].rpartition(said)
+            text = f"{before}{heard}".strip()
+            trimmed = [{**messages[place], "content": text}] if text else []
+            return [*messages[:place], *trimmed, *messages[place + 1 :]]
+
+        # The assistant aggregator writes it down on the same interruption: it may be a moment later.
+        for _ in range(_TRIM_TRIES):
+            await self._apply(self._replace_frame(edit, run_llm=False), ())
+            await asyncio.sleep(_TRIM_EVERY_SECS)
+            if done:
+                return
+
     async def note(self, delivery: Envelope, message: Message) -> None:
         """Add a record that nobody is asked to speak about."""
 
@@ -181,6 +215,14 @@ class ContextEditor:
                 self._called.add(delivery.delivery_id)
                 for callback in delivery.callbacks:
                     self._background.spawn(_guarded(callback))
+
+
+def _last_saying(messages: list[Any], said: str) -> int | None:
+    for place in range(len(messages) - 1, -1, -1):
+        content = messages[place].get("content") if _is_assistants(messages[place]) else None
+        if isinstance(content, str) and said in content:
+            return place
+    return None
 
 
 def _is_assistants(message: Any) -> bool:

@@ -316,6 +316,8 @@ class TellingCourse:
             d for d in telling.deliveries if records[d.delivery_id].outcome in ("interrupted", "unheard")
         ]
         left = [d for d in telling.deliveries if d not in told and d not in cut_off]
+        if telling.evidence.asks_carrier and telling.is_interrupted:
+            self._context.trim(telling.evidence.sent(now), heard)
         if told:
             await self._context.replace(told, self._wording.told(told, offered=offered))
         if cut_off:

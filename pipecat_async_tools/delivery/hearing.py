@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pipecat.utils.string import TextPartForConcatenation, concatenate_aggregated_text
 
 from pipecat_async_tools.delivery.facts import squeezed
+from pipecat_async_tools.delivery.marks import CarrierMarks
 
 # A voice context that nobody closed is taken for over after so much silence.
 _OPEN_CONTEXT_SECS = 0.5
@@ -16,6 +17,8 @@ _OPEN_CONTEXT_SECS = 0.5
 _LATE_AUDIO_SECS = 0.05
 # Nobody speaks faster: what a model says is sent word by word ahead of the sound of it.
 _MOST_CHARS_PER_SEC = 25.0
+# So much of a telling can be played before a carrier is asked again.
+_MARK_EVERY_SECS = 0.25
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class HeardTelling:
         interruptible: Whether an interruption cuts it off.
         text: Everything that was generated for it.
         generated_secs: How much audio the model itself generated for it; none where a voice speaks.
+        marks: What the carrier says it has played; None where there is no carrier to ask.
+        played_until: Seconds, until when its audio was played for sure, by the clock of `audible_until`.
     """
 
     telling_id: str
@@ -58,6 +63,9 @@ class HeardTelling:
     interrupted_at: float | None = None
     text: str = ""
     generated_secs: float = 0.0
+    marks: CarrierMarks | None = None
+    played_until: float = 0.0
+    _marked_secs: float = 0.0
     _words: list[_Words] = field(default_factory=list[_Words])
     _lags: bool = False
 
@@ -73,14 +81,40 @@ class HeardTelling:
             # A voice without sound still emits its text.
             return ""
         until = now if self.interrupted_at is None else min(now, self.interrupted_at)
+        over = self.interrupted_at is None and self.is_over(until)
+        if self.asks_carrier:
+            until = min(until, self.played_until)
         if self.generated_secs:
             return self._share_of_text(until)
-        over = self.interrupted_at is None and self.is_over(until)
         words = [w for w in self._words if over or w.heard_at <= until]
         if self.interrupted_at is not None and words and words[-1].timed and not self.is_over(until):
             # A voice reports a word when it begins: the last one was cut off.
             words.pop()
         return concatenate_aggregated_text([w.text for w in words]).strip()
+
+    def sent(self, now: float) -> str:
+        """Return the words that were sent in time to be heard, whether or not a carrier played them."""
+        until = now if self.interrupted_at is None else min(now, self.interrupted_at)
+        return concatenate_aggregated_text([w.text for w in self._words if w.heard_at <= until]).strip()
+
+    @property
+    def asks_carrier(self) -> bool:
+        """Whether a phone carrier says what of it was played."""
+        return self.marks is not None and self.marks.is_working
+
+    def wants_mark(self) -> bool:
+        """Whether enough of it was sent since the carrier was last asked."""
+        return self.marks is not None and self.audio_secs - self._marked_secs >= _MARK_EVERY_SECS
+
+    def mark(self) -> str:
+        """Return the name of a mark to be sent behind what was sent of it."""
+        assert self.marks is not None
+        self._marked_secs, until = self.audio_secs, self.audible_until
+
+        def played() -> None:
+            self.played_until = max(self.played_until, until)
+
+        return self.marks.place(until, played)
 
     def _share_of_text(self, until: float) -> str:
         """Return the words that go with the audio played: a model's words carry no times."""
@@ -103,6 +137,8 @@ class HeardTelling:
     def is_over(self, now: float) -> bool:
         """Whether all of it was said, and the last of its audio has faded."""
         silence = _OPEN_CONTEXT_SECS if self.speaking else 0.0
+        if self.asks_carrier and self.played_until < self.audible_until:
+            return False
         return self.ended and now >= self.audible_until + silence
 
     def was_heard(self, now: float) -> bool:
@@ -144,10 +180,16 @@ class Hearing:
         self._announced: str | None = None
         self._announced_words = ""
         self._playing: str | None = None
+        self.marks: CarrierMarks | None = None
+
+    @property
+    def telling(self) -> HeardTelling | None:
+        """The telling that is followed."""
+        return self._telling
 
     def follow(self, telling_id: str, *, interruptible: bool = True) -> HeardTelling:
         """Begin to follow a telling, before anything of it is said."""
-        self._telling = HeardTelling(telling_id, interruptible=interruptible)
+        self._telling = HeardTelling(telling_id, interruptible=interruptible, marks=self.marks)
         return self._telling
 
     def generated(self, text: str) -> None:

@@ -17,6 +17,7 @@ from pipecat.frames.frames import (
     FunctionCallResultProperties,
     InterruptionFrame,
     LLMFullResponseEndFrame,
+    OutputTransportMessageUrgentFrame,
     SpeechOutputAudioRawFrame,
     TTSAudioRawFrame,
     TTSStartedFrame,
@@ -27,6 +28,7 @@ from pipecat.processors.frame_processor import FrameCallback, FrameDirection
 from pipecat.utils.string import TextPartForConcatenation
 
 from pipecat_async_tools.delivery.clocks import CallClocks
+from pipecat_async_tools.delivery.marks import mark_message
 from pipecat_async_tools.frames import TellingEndedFrame, TellingStartedFrame
 from pipecat_async_tools.processor import PassingProcessor
 
@@ -69,6 +71,9 @@ class PlaybackTracker(PassingProcessor):
         """Note audio in passing, for it is by far the most frequent frame; handle or pass the others."""
         if isinstance(frame, (TTSAudioRawFrame, SpeechOutputAudioRawFrame)):
             self._note_audio(frame, asyncio.get_running_loop().time())
+            telling = self._clocks.hearing.telling
+            if telling and telling.wants_mark():
+                await self._ask_carrier(telling.mark())
         await super().queue_frame(frame, direction, callback)
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
@@ -76,10 +81,28 @@ class PlaybackTracker(PassingProcessor):
         await super().process_frame(frame, direction)
         if direction is FrameDirection.DOWNSTREAM:
             self._note(frame, asyncio.get_running_loop().time())
+            await self._mark(frame)
         if not isinstance(frame, (TellingStartedFrame, TellingEndedFrame)):
             await self.push_frame(frame, direction)
         if isinstance(frame, FunctionCallInProgressFrame):
             await self._end_overtaken(frame)
+
+    async def _mark(self, frame: Frame) -> None:
+        """Ask the carrier, if there is one, to say when everything before this frame was played."""
+        playback, telling = self._clocks.playback, self._clocks.hearing.telling
+        if playback.marks is None:
+            return
+        if isinstance(frame, TellingEndedFrame) and telling and telling.telling_id == frame.telling_id:
+            await self._ask_carrier(telling.mark())
+        elif isinstance(frame, TTSStoppedFrame):
+            loop = asyncio.get_running_loop()
+            name = playback.marks.place(playback.audible_until, lambda: playback.played(loop.time()))
+            await self._ask_carrier(name)
+
+    async def _ask_carrier(self, mark: str) -> None:
+        # It goes out at once, right behind the audio that has just left the output.
+        message = OutputTransportMessageUrgentFrame(message=mark_message(mark))
+        await self.push_frame(message, FrameDirection.UPSTREAM)
 
     def _note_audio(self, frame: TTSAudioRawFrame | SpeechOutputAudioRawFrame, now: float) -> None:
         # Not every audio frame is speech: a mixer's background never ends.

@@ -3,8 +3,27 @@
 
 from __future__ import annotations
 
+import os
+
 from pipecat_async_tools.errors import ConfigurationError
 from pipecat_async_tools.store.base import Store
+
+STORE_VARIABLE = "PIPECAT_ASYNC_TOOLS_STORE"
+DEFAULT_STORE = "sqlite:///calls.db"
+
+
+def open_to(store: Store | str | None) -> tuple[Store, bool]:
+    """Return the store that an application named, and whether it is ours to close.
+
+    Args:
+        store: A store, its URL, or None for what the environment or else the default names.
+
+    Raises:
+        ConfigurationError: See :func:`store_from_url`.
+    """
+    if store is None:
+        store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    return (store_from_url(store), True) if isinstance(store, str) else (store, False)
 
 
 def store_from_url(url: str) -> Store:
