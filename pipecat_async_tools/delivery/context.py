@@ -15,7 +15,7 @@ from pipecat.frames.frames import Frame, LLMMessagesTransformFrame, SystemFrame
 from pipecat_async_tools.background import Background
 from pipecat_async_tools.delivery.envelope import ContextUpdated, Envelope
 
-_TRIM_TRIES, _TRIM_EVERY_SECS = 5, 0.1
+_TRIM_TRIES, _TRIM_EVERY_SECS = 20, 0.1
 
 Message = dict[str, Any]
 PushUpstream = Callable[[Frame], Awaitable[None]]

@@ -316,8 +316,14 @@ class TellingCourse:
             d for d in telling.deliveries if records[d.delivery_id].outcome in ("interrupted", "unheard")
         ]
         left = [d for d in telling.deliveries if d not in told and d not in cut_off]
-        if telling.evidence.asks_carrier and telling.is_interrupted:
-            self._context.trim(telling.evidence.sent(now), heard)
+        evidence = telling.evidence
+        if (
+            outcome == "unheard"
+            or evidence.was_cut_short
+            or (evidence.asks_carrier and telling.is_interrupted)
+        ):
+            # Pipecat took for heard what a carrier threw away, or a voice that broke off never said.
+            self._context.trim(evidence.sent(now) or telling.text.strip(), heard)
         if told:
             await self._context.replace(told, self._wording.told(told, offered=offered))
         if cut_off:

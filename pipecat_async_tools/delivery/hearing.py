@@ -26,6 +26,7 @@ class _Words:
     text: TextPartForConcatenation
     heard_at: float
     timed: bool
+    untold_time: bool = False
 
 
 @dataclass
@@ -86,7 +87,7 @@ class HeardTelling:
             until = min(until, self.played_until)
         if self.generated_secs:
             return self._share_of_text(until)
-        words = [w for w in self._words if over or w.heard_at <= until]
+        words = [w for w in self._words if (over or w.heard_at <= until) and w not in self._never_spoken()]
         if self.interrupted_at is not None and words and words[-1].timed and not self.is_over(until):
             # A voice reports a word when it begins: the last one was cut off.
             words.pop()
@@ -96,6 +97,20 @@ class HeardTelling:
         """Return the words that were sent in time to be heard, whether or not a carrier played them."""
         until = now if self.interrupted_at is None else min(now, self.interrupted_at)
         return concatenate_aggregated_text([w.text for w in self._words if w.heard_at <= until]).strip()
+
+    @property
+    def was_cut_short(self) -> bool:
+        """Whether its voice was lost before the end: there are words, and no audio they could be in."""
+        return bool(self._never_spoken())
+
+    def _never_spoken(self) -> list[_Words]:
+        # Pipecat completes the words of a voice that broke off: they come at the time of the last one.
+        missing, chars = list[_Words](), 0
+        for words in self._words:
+            chars += len(words.text.text) if words.untold_time else 0
+            if words.untold_time and self.audible_until - words.heard_at < chars / _MOST_CHARS_PER_SEC:
+                missing.append(words)
+        return missing
 
     @property
     def asks_carrier(self) -> bool:
@@ -152,7 +167,9 @@ class HeardTelling:
             self._words = [replace(w, heard_at=min(w.heard_at, self.audible_until)) for w in self._words]
         self.entered, self.ended = True, False
 
-    def add_words(self, text: TextPartForConcatenation, *, timed: bool, now: float) -> None:
+    def add_words(
+        self, text: TextPartForConcatenation, *, timed: bool, now: float, untold_time: bool = False
+    ) -> None:
         """Note words that left the output.
 
         Args:
@@ -160,6 +177,7 @@ class HeardTelling:
             timed: Whether they left at the moment they are spoken. Those without a time leave behind
                 their audio, which an output faster than real time has not played yet.
             now: Seconds.
+            untold_time: Whether the voice did not say when they are spoken, but said it of those before.
         """
         heard_at = now if timed else max(now, self.audible_until)
         if timed and self.audio_secs and now > self.audible_until + _LATE_AUDIO_SECS:
@@ -168,7 +186,7 @@ class HeardTelling:
             # The audio lags behind the clock of the words, and does not make up for it: they count once
             # all of it was played.
             heard_at = math.inf
-        self._words.append(_Words(text, heard_at, timed))
+        self._words.append(_Words(text, heard_at, timed, untold_time))
 
 
 class Hearing:
@@ -249,11 +267,17 @@ class Hearing:
         telling.audible_until = max(telling.audible_until, now) + duration_secs
 
     def words(
-        self, context_id: str | None, text: TextPartForConcatenation, *, timed: bool, now: float
+        self,
+        context_id: str | None,
+        text: TextPartForConcatenation,
+        *,
+        timed: bool,
+        now: float,
+        untold_time: bool = False,
     ) -> None:
         """Spoken words left the output."""
         if self._telling and context_id in self._telling.contexts:
-            self._telling.add_words(text, timed=timed, now=now)
+            self._telling.add_words(text, timed=timed, now=now, untold_time=untold_time)
 
     def interrupted(self, now: float) -> None:
         """An interruption reached the output: what has not been played is gone."""

@@ -61,6 +61,7 @@ class PlaybackTracker(PassingProcessor):
         super().__init__(**kwargs)
         self._clocks = clocks
         self._cancelled: dict[str, FunctionCallCancelFrame] = {}
+        self._last_pts: int | None = None
 
     async def queue_frame(
         self,
@@ -116,7 +117,9 @@ class PlaybackTracker(PassingProcessor):
             text = TextPartForConcatenation(
                 frame.text, includes_inter_part_spaces=frame.includes_inter_frame_spaces
             )
-            hearing.words(frame.context_id, text, timed=bool(frame.pts), now=now)
+            untold = bool(frame.pts) and frame.pts == self._last_pts
+            self._last_pts = frame.pts
+            hearing.words(frame.context_id, text, timed=bool(frame.pts), now=now, untold_time=untold)
             return
         if isinstance(frame, AggregatedTextFrame):
             if frame.will_be_spoken:

@@ -157,7 +157,8 @@ class Telling:
         if self._interrupted_at is not None:
             return self._cut_off(now)
         if self.phase is Phase.HANDED_OVER and self.evidence.is_over(now) and self.evidence.was_heard(now):
-            return "lost" if self.is_anothers else "completed"
+            whole: TellingOutcome = "interrupted" if self.evidence.was_cut_short else "completed"
+            return "lost" if self.is_anothers else whole
         if self.phase is not Phase.HANDED_OVER:
             return "lost" if now - self._since >= self._params.response_timeout_secs else None
         if not self.text.strip():

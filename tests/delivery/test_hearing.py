@@ -245,3 +245,18 @@ def test_with_nothing_to_follow_everything_passes(hearing, voice):
     hearing.ended("telling-1")
     hearing.interrupted(2.0)
     assert not hearing.follow("telling-1").was_heard(9.0)
+
+
+@pytest.mark.parametrize(("secs", "is_short"), [(1.1, True), (3.0, False)])
+def test_words_whose_time_the_voice_never_told_need_audio_to_be_in(hearing, voice, telling, secs, is_short):
+    # A voice that broke off: Pipecat completes its words at the time of the last one it told.
+    voice.begin("c1", "There is a slot at ten.")
+    for nth, word in enumerate(("There", "is")):
+        hearing.audio(secs / 2, 1.0 + nth * 0.3)
+        voice.word("c1", word, at=1.0 + nth * 0.3)
+    hearing.words("c1", part("a slot at ten. Shall I book it?"), timed=True, now=1.3, untold_time=True)
+    hearing.ended("telling-1")
+    hearing.context_stopped()
+    assert telling.is_over(9.0) and telling.was_cut_short is is_short
+    assert telling.sent(9.0) == "There is a slot at ten. Shall I book it?"
+    assert telling.heard(9.0) == ("There is" if is_short else telling.sent(9.0))
