@@ -62,12 +62,12 @@ class Caller:
         """
         self.timeline.add("caller", "starts", words)
         self.line.say(RECORDINGS / f"{recording}.wav")
-        await self._until(lambda: not self.line.caller_is_talking)
+        await self.until(lambda: not self.line.caller_is_talking)
         self.timeline.add("caller", "stops")
 
     async def hear_start(self, secs: float) -> None:
         """Wait until the bot has spoken for some seconds without a pause."""
-        await self._until(lambda: self.line.bot_talking_secs >= secs)
+        await self.until(lambda: self.line.bot_talking_secs >= secs)
 
     async def hear_end(self, after: Callable[[], float | None]) -> None:
         """Wait until the bot has spoken and is done.
@@ -81,12 +81,19 @@ class Caller:
             spoke = since is not None and self.line.bot_began_at > since
             return spoke and self.line.bot_quiet_secs >= QUIET_SECS
 
-        await self._until(done)
+        await self.until(done)
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds, for as long as the caller has patience."""
         async with asyncio.timeout(PATIENCE_SECS):
             while not condition():
                 await asyncio.sleep(0.01)
+
+
+def answered(line: Line, clinic: ClinicService) -> float | None:
+    """When the back office had answered everything, in seconds on the line; None before."""
+    times = [clinic.answered_at(path) for path in ENDPOINTS]
+    return max(line.secs(at) for at in times if at) if all(times) else None
 
 
 async def converse(caller: Caller, clinic: ClinicService) -> None:
@@ -96,16 +103,11 @@ async def converse(caller: Caller, clinic: ClinicService) -> None:
         caller: The caller.
         clinic: The back office: no update can be waited for before it has answered.
     """
-
-    def answered() -> float | None:
-        times = [clinic.answered_at(path) for path in ENDPOINTS]
-        return max(caller.line.secs(at) for at in times if at) if all(times) else None
-
     await caller.hear_end(after=lambda: 0.0)
     await caller.say("ask", "Have you got my record, and is there anything free on Thursday?")
     await caller.hear_start(BARGE_IN_SECS)
     await caller.say("hold_on", "Hold on a second, please.")
-    await caller.hear_end(after=answered)
+    await caller.hear_end(after=lambda: answered(caller.line, clinic))
     await caller.say("thanks", "Thank you for your help.")
     thanked_at = caller.line.now
     await caller.hear_end(after=lambda: thanked_at)

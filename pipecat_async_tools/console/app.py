@@ -16,6 +16,7 @@ from pipecat_async_tools.console.reading import opened, read_call, read_letter, 
 from pipecat_async_tools.console.story import tell
 from pipecat_async_tools.errors import AsyncToolsError
 from pipecat_async_tools.store.base import Store
+from pipecat_async_tools.store.url import DEFAULT_STORE, STORE_VARIABLE
 
 T = TypeVar("T")
 
@@ -33,13 +34,12 @@ Url = Annotated[
     str,
     typer.Option(
         "--store",
-        envvar="PIPECAT_ASYNC_TOOLS_STORE",
+        envvar=STORE_VARIABLE,
         help="The bot's store: sqlite, postgresql or redis URL.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show arguments, results, errors and heard words.")]
-DEFAULT_STORE = "sqlite:///calls.db"
 
 
 @app.command()

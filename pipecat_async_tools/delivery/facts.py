@@ -90,8 +90,8 @@ def names_request(operation: Operation, heard: str) -> bool:
 
     It is what an outcome without numbers and names, such as a failure, can be known by.
     """
-    asked = [operation.tool.replace("_", " "), *_facts(dict(operation.arguments))]
-    return not {word for fact in asked for word in words_in(fact)}.isdisjoint(words_in(heard))
+    asked = {*words_in(operation.tool.replace("_", " ")), *_words_asked(operation)}
+    return not asked.isdisjoint(words_in(heard))
 
 
 def can_be_checked(operations: Sequence[Operation]) -> bool:
@@ -107,9 +107,13 @@ def numbers_and_names(operation: Operation) -> frozenset[str]:
     """
     if operation.status is not OperationStatus.SUCCEEDED:
         return frozenset()
-    asked = {word for fact in _facts(dict(operation.arguments)) for word in words_in(fact)}
+    asked = _words_asked(operation)
     found = {fact for text in _facts(operation.result) for fact in _numbers_and_names(text)}
     return frozenset(fact for fact in found if not set(words_in(fact)) <= asked)
+
+
+def _words_asked(operation: Operation) -> set[str]:
+    return {word for fact in _facts(dict(operation.arguments)) for word in words_in(fact)}
 
 
 def _numbers_and_names(text: str) -> Iterator[str]:

@@ -81,13 +81,14 @@ class HeardTelling:
         if not self.audio_secs:
             # A voice without sound still emits its text.
             return ""
-        until = now if self.interrupted_at is None else min(now, self.interrupted_at)
+        until = self._audible(now)
         over = self.interrupted_at is None and self.is_over(until)
         if self.asks_carrier:
             until = min(until, self.played_until)
         if self.generated_secs:
             return self._share_of_text(until)
-        words = [w for w in self._words if (over or w.heard_at <= until) and w not in self._never_spoken()]
+        never_spoken = self._never_spoken()
+        words = [w for w in self._words if (over or w.heard_at <= until) and w not in never_spoken]
         if self.interrupted_at is not None and words and words[-1].timed and not self.is_over(until):
             # A voice reports a word when it begins: the last one was cut off.
             words.pop()
@@ -95,8 +96,11 @@ class HeardTelling:
 
     def sent(self, now: float) -> str:
         """Return the words that were sent in time to be heard, whether or not a carrier played them."""
-        until = now if self.interrupted_at is None else min(now, self.interrupted_at)
+        until = self._audible(now)
         return concatenate_aggregated_text([w.text for w in self._words if w.heard_at <= until]).strip()
+
+    def _audible(self, now: float) -> float:
+        return now if self.interrupted_at is None else min(now, self.interrupted_at)
 
     @property
     def was_cut_short(self) -> bool:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from loguru import logger
-from pipecat.frames.frames import CancelFrame, EndFrame, Frame, InterruptionFrame
+from pipecat.frames.frames import EndFrame, Frame, InterruptionFrame
 from pipecat.processors.frame_processor import FrameProcessorSetup
 from pipecat.serializers.base_serializer import FrameSerializer
 
@@ -53,12 +53,14 @@ class _Mark:
 class CarrierMarks:
     """The marks of one phone call: those on their way, and what their return proves."""
 
-    def __init__(self, *, now: Callable[[], float] = _now):
+    def __init__(self, *, stream: Mapping[str, str] | None = None, now: Callable[[], float] = _now):
         """Initialize with no mark on its way.
 
         Args:
+            stream: What names the media stream in every message, as the carrier wants it.
             now: Returns the time in seconds, on the clock of ``audible_until``.
         """
+        self._stream = stream or {}
         self._now = now
         self._generation = 0
         self._number = 0
@@ -78,6 +80,10 @@ class CarrierMarks:
         name = f"pat-{self._generation}-{self._number}"
         self._sent[name] = _Mark(audible_until, played)
         return name
+
+    def message(self, name: str) -> dict[str, Any]:
+        """Return the message that asks the carrier for a mark."""
+        return {"event": "mark", "mark": {"name": name}, **self._stream}
 
     def cleared(self) -> None:
         """A ``clear`` was sent: the carrier returns every mark of what it throws away."""
@@ -139,15 +145,13 @@ class MarkingSerializer(FrameSerializer):
                 f"MarkingSerializer(serializer={type(serializer).__name__}): it needs a carrier that returns "
                 f"marks; pass one of {', '.join(_STREAM_ID_KEYS)}, or use the serializer as it is"
             )
-        self._stream_key = _STREAM_ID_KEYS[kinds[0]]
-        if self._stream_key and not stream_id:
+        stream_key = _STREAM_ID_KEYS[kinds[0]]
+        if stream_key and not stream_id:
             raise ConfigurationError(
                 "MarkingSerializer(stream_id=''): pass the id of the media stream, the one the serializer got"
             )
         self._serializer = serializer
-        self._stream_id = stream_id
-        self._ended = False
-        self.marks = CarrierMarks()
+        self.marks = CarrierMarks(stream={stream_key: stream_id} if stream_key else None)
 
     async def setup(self, setup: FrameProcessorSetup) -> None:
         """Set up the serializer inside."""
@@ -157,13 +161,9 @@ class MarkingSerializer(FrameSerializer):
         """Serialize a frame; note a clear, and let the last words be played before the hang-up."""
         if isinstance(frame, InterruptionFrame):
             self.marks.cleared()
-        elif isinstance(frame, EndFrame) and not self._ended:
-            self._ended = True
+        elif isinstance(frame, EndFrame):
             await self.marks.played_out()
-        elif isinstance(frame, CancelFrame):
-            self._ended = True
-        payload = await self._serializer.serialize(frame)
-        return self._named(payload) if isinstance(payload, str) else payload
+        return await self._serializer.serialize(frame)
 
     async def deserialize(self, data: str | bytes) -> Frame | None:
         """Deserialize what the carrier sent; take out the marks that are ours."""
@@ -171,18 +171,6 @@ class MarkingSerializer(FrameSerializer):
         if name is not None:
             self.marks.returned(name)
         return await self._serializer.deserialize(data)
-
-    def _named(self, payload: str) -> str:
-        # Only the serializer knows which stream it is: our mark was made without.
-        if self._stream_key is None or '"mark"' not in payload or self._stream_key in payload:
-            return payload
-        message = cast("dict[str, Any]", json.loads(payload))
-        return json.dumps({**message, self._stream_key: self._stream_id})
-
-
-def mark_message(name: str) -> dict[str, Any]:
-    """Return the message that asks a carrier for a mark."""
-    return {"event": "mark", "mark": {"name": name}}
 
 
 def _mark_in(data: str | bytes) -> str | None:

@@ -28,7 +28,7 @@ from pipecat.processors.frame_processor import FrameCallback, FrameDirection
 from pipecat.utils.string import TextPartForConcatenation
 
 from pipecat_async_tools.delivery.clocks import CallClocks
-from pipecat_async_tools.delivery.marks import mark_message
+from pipecat_async_tools.delivery.marks import CarrierMarks
 from pipecat_async_tools.frames import TellingEndedFrame, TellingStartedFrame
 from pipecat_async_tools.processor import PassingProcessor
 
@@ -73,8 +73,8 @@ class PlaybackTracker(PassingProcessor):
         if isinstance(frame, (TTSAudioRawFrame, SpeechOutputAudioRawFrame)):
             self._note_audio(frame, asyncio.get_running_loop().time())
             telling = self._clocks.hearing.telling
-            if telling and telling.wants_mark():
-                await self._ask_carrier(telling.mark())
+            if telling and telling.marks and telling.wants_mark():
+                await self._ask_carrier(telling.marks, telling.mark())
         await super().queue_frame(frame, direction, callback)
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
@@ -91,18 +91,19 @@ class PlaybackTracker(PassingProcessor):
     async def _mark(self, frame: Frame) -> None:
         """Ask the carrier, if there is one, to say when everything before this frame was played."""
         playback, telling = self._clocks.playback, self._clocks.hearing.telling
-        if playback.marks is None:
+        marks = playback.marks
+        if marks is None:
             return
         if isinstance(frame, TellingEndedFrame) and telling and telling.telling_id == frame.telling_id:
-            await self._ask_carrier(telling.mark())
+            await self._ask_carrier(marks, telling.mark())
         elif isinstance(frame, TTSStoppedFrame):
             loop = asyncio.get_running_loop()
-            name = playback.marks.place(playback.audible_until, lambda: playback.played(loop.time()))
-            await self._ask_carrier(name)
+            name = marks.place(playback.audible_until, lambda: playback.played(loop.time()))
+            await self._ask_carrier(marks, name)
 
-    async def _ask_carrier(self, mark: str) -> None:
+    async def _ask_carrier(self, marks: CarrierMarks, name: str) -> None:
         # It goes out at once, right behind the audio that has just left the output.
-        message = OutputTransportMessageUrgentFrame(message=mark_message(mark))
+        message = OutputTransportMessageUrgentFrame(message=marks.message(name))
         await self.push_frame(message, FrameDirection.UPSTREAM)
 
     def _note_audio(self, frame: TTSAudioRawFrame | SpeechOutputAudioRawFrame, now: float) -> None:

@@ -10,10 +10,10 @@ from pipecat.serializers.exotel import ExotelFrameSerializer
 from pipecat.serializers.plivo import PlivoFrameSerializer
 from pipecat.serializers.telnyx import TelnyxFrameSerializer
 from pipecat.serializers.twilio import TwilioFrameSerializer
+from pipecat.utils.string import TextPartForConcatenation as Part
 
 from pipecat_async_tools import CarrierMarks, ConfigurationError, MarkingSerializer
 from pipecat_async_tools.delivery.hearing import Hearing
-from pipecat_async_tools.delivery.marks import mark_message
 from pipecat_async_tools.testing import run_virtual
 
 
@@ -89,8 +89,6 @@ def told(clock, marks):
 
 
 def test_only_what_the_carrier_played_counts_as_heard(marks, clock):
-    from pipecat.utils.string import TextPartForConcatenation as Part  # noqa: PLC0415
-
     hearing, telling = told(clock, marks)
     marks.returned(marks.place(100.0, lambda: None))
     names = []
@@ -131,7 +129,7 @@ def test_each_carrier_is_asked_in_its_own_words(serializer, key):
         marking = MarkingSerializer(serializer(), stream_id="S1")
         name = marking.marks.place(asyncio.get_running_loop().time(), lambda: played.append(1))
         sent = json.loads(
-            await marking.serialize(OutputTransportMessageUrgentFrame(message=mark_message(name)))
+            await marking.serialize(OutputTransportMessageUrgentFrame(message=marking.marks.message(name)))
         )
         assert sent == {"event": "mark", "mark": {"name": name}, **({key: "S1"} if key else {})}
         assert json.loads(await marking.serialize(InterruptionFrame()))["event"] == "clear"

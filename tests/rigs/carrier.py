@@ -22,6 +22,7 @@ import websockets
 from fastapi import FastAPI, WebSocket
 
 from bots.inprocess import FRAME_SECS, SAMPLE_RATE, Line
+from bots.loopback import LoopbackServer
 
 WIRE_RATE = 8000
 WIRE_FRAME = int(WIRE_RATE * FRAME_SECS)
@@ -145,14 +146,8 @@ async def rest_api(carrier: Carrier):
     """The carrier's REST API on loopback; yields its address."""
     app = aiohttp.web.Application()
     app.router.add_post(f"/2010-04-01/Accounts/{ACCOUNT}/Calls/{CALL}.json", carrier.hang_up)
-    runner = aiohttp.web.AppRunner(app)
-    await runner.setup()
-    site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with LoopbackServer(app) as server:
+        yield server.url
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from bots.offline_voice import Speech, offline_voice
-from tests.rigs.deepgram_server import WebsocketServer
+from tests.rigs.websocket_server import WebsocketServer
 
 PATH = "/tts/websocket"
 CHUNK_SECS = 0.1

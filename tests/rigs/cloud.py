@@ -15,7 +15,7 @@ from bots import cloud
 from bots.call import Call, build_call
 from bots.clinic import CLINIC_URL, INSTRUCTIONS
 from bots.clinic_service import Behaviour, ClinicService
-from bots.demo import BARGE_IN_SECS, ENDPOINTS, Caller
+from bots.demo import BARGE_IN_SECS, Caller
 from bots.inprocess import FRAME_BYTES, FRAME_SECS, InProcessTransport, Line, audible
 from bots.offline_voice import ToneTTSService
 from bots.scripted_llm import ScriptedLLM
@@ -89,11 +89,6 @@ class CloudCall:
         (delivery,) = self.call.async_tools.snapshot().deliveries
         assert isinstance(delivery, Envelope)
         return delivery
-
-    def answered(self) -> float | None:
-        """When the back office had answered everything; None before."""
-        times = [self.clinic.answered_at(path) for path in ENDPOINTS]
-        return max(self.line.secs(at) for at in times if at) if all(times) else None
 
     def sound_secs(self, since: float, until: float) -> float:
         """For how long the bot was heard between two moments on the line."""

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from pipecat.frames.frames import VADUserStartedSpeakingFrame
@@ -20,7 +20,7 @@ from pipecat.observers.base_observer import BaseObserver, FramePushed
 from bots.call import Call, build_call
 from bots.clinic import CLINIC_URL
 from bots.clinic_service import Behaviour, ClinicService
-from bots.demo import ENDPOINTS, Caller
+from bots.demo import ENDPOINTS, Caller, answered
 from bots.inprocess import SAMPLE_RATE, Line, utterances
 from bots.timeline import Timeline
 
@@ -58,10 +58,6 @@ class Figures:
     states: tuple[str, ...]
     outcomes: tuple[str, ...]
 
-    def as_json(self) -> dict:
-        """The figures as plain data."""
-        return asdict(self)
-
 
 class Ears(BaseObserver):
     """Notes when the bot's voice detection noticed the caller."""
@@ -80,15 +76,10 @@ class Ears(BaseObserver):
 
 
 def tones(pcm: bytes, start: float, end: float) -> int:
-    """How many words of the tone voice were heard between two moments, the one cut off not counted."""
-    return len(_tones(pcm, start, end))
-
-
-def _tones(pcm: bytes, start: float, end: float) -> list[float]:
+    """How many words of the tone voice were heard between two moments, one that was cut off among them."""
     samples = np.abs(np.frombuffer(pcm, np.int16)[int(start * SAMPLE_RATE) : int(end * SAMPLE_RATE)])
     samples = samples[: len(samples) // WINDOW * WINDOW].reshape(-1, WINDOW).max(axis=1)
     loud = samples > 700
-    # A tone's end is its fade: what stops in full voice was cut off.
     edges = np.flatnonzero(np.diff(loud.astype(int), prepend=0, append=0))
     spans = edges.reshape(-1, 2)
     merged: list[list[int]] = []
@@ -97,7 +88,7 @@ def _tones(pcm: bytes, start: float, end: float) -> list[float]:
             merged[-1][1] = int(stop)
         else:
             merged.append([int(begin), int(stop)])
-    return [(stop - begin) / 200 for begin, stop in merged if stop - begin >= 20]
+    return sum(stop - begin >= 20 for begin, stop in merged)
 
 
 @asynccontextmanager
@@ -116,13 +107,13 @@ async def clinic():
 async def converse(caller: Caller, service: ClinicService, told: Callable[[], bool]) -> None:
     """Play the caller, until the update is told or nothing more can be hoped for."""
 
-    def answered() -> float | None:
-        times = [service.answered_at(path) for path in ENDPOINTS]
-        return max(caller.line.secs(at) for at in times if at) if all(times) else None
+    def update_began() -> bool:
+        ready = answered(caller.line, service)
+        return ready is not None and caller.line.bot_began_at > ready
 
     await caller.hear_end(after=lambda: 0.0)
     await caller.say("ask", "Have you got my record, and is there anything free on Thursday?")
-    await caller._until(lambda: answered() is not None and caller.line.bot_began_at > answered())
+    await caller.until(update_began)
     await caller.hear_start(INTO_UPDATE_SECS)
     barged_at = caller.line.now
     await caller.say("hold_on", "Hold on a second, please.")
@@ -136,7 +127,7 @@ async def converse(caller: Caller, service: ClinicService, told: Callable[[], bo
 def measure(call: Call, line: Line, ears: Ears, service: ClinicService) -> Figures:
     """Measure a conversation that is over."""
     caller, bot = utterances(bytes(line.caller)), utterances(bytes(line.bot))
-    ready = max(line.secs(service.answered_at(path)) for path in ENDPOINTS)
+    ready = answered(line, service)
     barged = caller[-1][0]
     update = next(said for said in bot if said[0] >= ready)
     before = [end for _, end in (*caller, *bot) if end <= update[0]]
@@ -176,7 +167,7 @@ def _said_of_update(call: Call) -> int:
     return len(said)
 
 
-async def talk(transport, services, line: Line, *, marks=None, plain: bool = False, started=None) -> Figures:
+async def talk(transport, services, line: Line, *, marks=None, plain: bool = False) -> Figures:
     """Hold the conversation over a transport.
 
     Args:
@@ -185,7 +176,6 @@ async def talk(transport, services, line: Line, *, marks=None, plain: bool = Fal
         line: The line.
         marks: Of a phone line.
         plain: Whether Pipecat runs the tools by itself.
-        started: Set when the caller may begin; None is at once.
 
     Returns:
         What was measured.

@@ -59,8 +59,9 @@ async def phone_rig(carrier: Carrier, talk: Callable[[PhoneCall], Awaitable[obje
                 await asyncio.gather(calling, return_exceptions=True)
 
 
-async def phone_talk(line: Line, talk: Callable[[PhoneCall], Awaitable[object]], **options):
+async def phone_talk(
+    line: Line, talk: Callable[[PhoneCall], Awaitable[object]], *, asks: bool = True, **options
+):
     """Hold a conversation over a phone line, and return what came of it."""
-    asks = options.pop("asks", True)
     async with phone_rig(Carrier(line, **options), talk, asks=asks) as result:
         return await asyncio.wait_for(result, 90)
